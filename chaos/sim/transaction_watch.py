@@ -121,7 +121,7 @@ class TransactionWatch(ClusterWatch):
     def _look_for_markers(self, node_id: int, partition: Partition) -> None:
         name: TopicPartition = partition.topic_partition
         log = partition.log
-        if log.log_start_offset or name.topic == STATE_TOPIC:
+        if log.log_start_offset or name.topic == STATE_TOPIC or self._is_gone(partition):
             return
         key = f"{partition.topic_id}-{name.partition}"
         if partition.machine.leader_epoch < self._epoch.get(key, -1):
@@ -143,6 +143,14 @@ class TransactionWatch(ClusterWatch):
                     self._see_marker(node_id, name, content, at, header, ends_one=ends_one)
             elif header.is_transactional:
                 running.setdefault(header.producer_id, header.base_offset)
+
+    def _is_gone(self, partition: Partition) -> bool:
+        """Its topic was deleted, of which who leads it here has not heard: no marker in there ends anything."""
+        assert self.nodes is not None, "somebody has written before there were nodes"
+        image = self.nodes.image
+        assert image is not None, "somebody who is up has written"
+        topic = image.topics.get(partition.topic_partition.topic)
+        return topic is None or topic.topic_id != partition.topic_id
 
     def _see_marker(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.chaos.sim.cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
 from fencepost.chaos.sim.node import SimEnv
+from fencepost.chaos.sim.transaction_watch import TransactionWatch
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import GROUP_OFFSETS_TOPIC
@@ -18,11 +19,14 @@ SESSION_MS = 60_000
 
 
 class Groups:
-    """Three nodes, and a client that speaks to the one it names."""
+    """Three nodes, watched, and a client that speaks to the one it names."""
 
     def __init__(self, world: World, nodes: int) -> None:
         self.world = world
-        self.nodes = ClusterNodes(world, nodes, config=["group.initial.rebalance.delay.ms=0"])
+        self.watch = TransactionWatch(world)
+        config = ["group.initial.rebalance.delay.ms=0"]
+        self.nodes = ClusterNodes(world, nodes, config=config, on_start=self.watch.hook)
+        self.watch.nodes = self.nodes
         self._wires: dict[int, WireClient] = {}
         self.joined: Any = None
 

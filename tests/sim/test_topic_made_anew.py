@@ -149,3 +149,29 @@ def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was
         assert found == (2, 2)  # the record and its marker
 
     play(0, scenario, nodes=5)
+
+
+def test_a_marker_in_the_log_of_a_topic_that_was_deleted_is_not_judged() -> None:
+    """Its leader has not heard of that, and goes on: whatever stands there, nobody reads it."""
+
+    async def scenario(groups: Groups, _: int) -> None:
+        nodes, controller = groups.nodes, await internal_topics(groups)
+        payer = Place(
+            groups, TRANSACTION_STATE_TOPIC, lambda state: controller not in state.replicas
+        )
+        producer = Producer(groups, payer.name)
+        await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
+        await create(groups, controller, [payer.leader])
+        await nodes.until_whole()
+        await write(groups, payer.leader, producer)
+        groups.world.net.cut(node_name(payer.leader), node_name(controller))
+        topics = [{"name": T, "topic_id": None}]
+        reply = await groups.ask(controller, ApiKey.delete_topics, 6, timeout=5_000, topics=topics)
+        assert reply.responses[0].error_code is E.none
+        assert await producer.commit(payer.leader) is E.none
+        await asyncio.sleep(0.3)
+        log = nodes.broker(payer.leader).replicas.partitions[TopicPartition(T, 0)]
+        assert log.log_end_offset == 2  # the record and its marker
+        assert groups.watch.seen["marked"] == 0
+
+    play(0, scenario, nodes=5)
