@@ -1,4 +1,4 @@
-"""All tests in seven processes at once, for most of them wait for programs of others.
+"""All tests in eight processes at once, for most of them wait for programs of others.
 
     python tests/side_by_side.py [options of pytest]
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from fencepost.node.cli.children import die_with_parent
 
 TESTS = Path(__file__).parent
-# Of one process after the other two cores are idle half of the time. The last two compute, one core's worth each:
-# the cluster's, with its quorum under faults, and what no other part names.
+# Of one process after the other two cores are idle half of the time. The last ones compute all the time: the
+# simulator's, the cluster's with its quorum under faults, and what no other part names.
 PARTS = {
     "binlog": ("binlog",),
     "spark": ("spark",),
@@ -29,6 +29,7 @@ PARTS = {
     "clients": ("clients", "examples"),
     "node": ("node",),
     "cluster": ("cluster",),
+    "sim": ("sim", "regressions"),
 }
 # Linux shares the cores out by session, so each part is one of its own, as the nodes that it starts are: all in one
 # would have a tenth of what each node has. And Spark gives up a Python worker that needs over ten seconds to start,
