@@ -121,7 +121,7 @@ class TransactionWatch(ClusterWatch):
     def _look_for_markers(self, node_id: int, partition: Partition) -> None:
         name: TopicPartition = partition.topic_partition
         log = partition.log
-        if log.log_start_offset or name.topic == STATE_TOPIC or self._is_gone(partition):
+        if log.log_start_offset or name.topic == STATE_TOPIC:
             return
         key = f"{partition.topic_id}-{name.partition}"
         if partition.machine.leader_epoch < self._epoch.get(key, -1):
@@ -139,7 +139,7 @@ class TransactionWatch(ClusterWatch):
         ):
             if header.is_control:
                 ends_one = running.pop(header.producer_id, None) is not None
-                if header.base_offset >= news:
+                if header.base_offset >= news and not self._is_gone(partition):
                     self._see_marker(node_id, name, content, at, header, ends_one=ends_one)
             elif header.is_transactional:
                 running.setdefault(header.producer_id, header.base_offset)
@@ -149,8 +149,8 @@ class TransactionWatch(ClusterWatch):
         assert self.nodes is not None, "somebody has written before there were nodes"
         image = self.nodes.image
         assert image is not None, "somebody who is up has written"
-        topic = image.topics.get(partition.topic_partition.topic)
-        return topic is None or topic.topic_id != partition.topic_id
+        name = partition.topic_partition
+        return image.partition_by_id(partition.topic_id, name.partition) is None
 
     def _see_marker(
         self,

@@ -38,11 +38,15 @@ async def create(groups: Groups, via: int, replicas: list[int]) -> Any:
     return reply.topics[0].topic_id
 
 
-async def make_anew(groups: Groups, via: int, replicas: list[int]) -> None:
-    """Until the one who will lead it knows."""
+async def delete(groups: Groups, via: int) -> None:
     topics = [{"name": T, "topic_id": None}]
     reply = await groups.ask(via, ApiKey.delete_topics, 6, timeout=5_000, topics=topics)
     assert reply.responses[0].error_code is E.none
+
+
+async def make_anew(groups: Groups, via: int, replicas: list[int]) -> None:
+    """Until the one who will lead it knows."""
+    await delete(groups, via)
     topic_id = await create(groups, via, replicas)
     image = groups.nodes.broker(replicas[0]).image
     while (known := image.topics.get(T)) is None or known.topic_id != topic_id:
@@ -103,6 +107,14 @@ def test_a_position_in_the_new_topic_is_kept_by_a_coordinator_that_slept_meanwhi
     play(seed, scenario)
 
 
+async def coordinated_elsewhere(groups: Groups, controller: int) -> tuple[Place, Producer]:
+    """A producer of whose coordinator's partition the controller has no copy, with its id."""
+    payer = Place(groups, TRANSACTION_STATE_TOPIC, lambda state: controller not in state.replicas)
+    producer = Producer(groups, payer.name)
+    await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
+    return payer, producer
+
+
 async def write(groups: Groups, leader: int, producer: Producer) -> None:
     record = Record(0, groups.env.clock.now_ms(), b"k", b"v", ())
     batch = build_batch([record], **producer.identity, base_sequence=0, transactional=True)
@@ -127,11 +139,7 @@ def test_a_transaction_in_the_new_topic_is_ended_there_by_a_coordinator_that_was
 
     async def scenario(groups: Groups, _: int) -> None:
         nodes, controller = groups.nodes, await internal_topics(groups)
-        payer = Place(
-            groups, TRANSACTION_STATE_TOPIC, lambda state: controller not in state.replicas
-        )
-        producer = Producer(groups, payer.name)
-        await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
+        payer, producer = await coordinated_elsewhere(groups, controller)
         old, new, third = (int(i) for i in nodes.ids if i not in (controller, payer.leader))
         replicas = [old, third] if old_is == "elsewhere" else [payer.leader]
         await create(groups, controller, replicas)
@@ -156,18 +164,12 @@ def test_a_marker_in_the_log_of_a_topic_that_was_deleted_is_not_judged() -> None
 
     async def scenario(groups: Groups, _: int) -> None:
         nodes, controller = groups.nodes, await internal_topics(groups)
-        payer = Place(
-            groups, TRANSACTION_STATE_TOPIC, lambda state: controller not in state.replicas
-        )
-        producer = Producer(groups, payer.name)
-        await groups.until(payer.leader, E.none, lambda: producer.init(payer.leader))
+        payer, producer = await coordinated_elsewhere(groups, controller)
         await create(groups, controller, [payer.leader])
         await nodes.until_whole()
         await write(groups, payer.leader, producer)
         groups.world.net.cut(node_name(payer.leader), node_name(controller))
-        topics = [{"name": T, "topic_id": None}]
-        reply = await groups.ask(controller, ApiKey.delete_topics, 6, timeout=5_000, topics=topics)
-        assert reply.responses[0].error_code is E.none
+        await delete(groups, controller)
         assert await producer.commit(payer.leader) is E.none
         await asyncio.sleep(0.3)
         log = nodes.broker(payer.leader).replicas.partitions[TopicPartition(T, 0)]
