@@ -4,6 +4,8 @@ Hypothesis is derandomised, so that a red run is red for everyone. `@pytest.mark
 machine with Python alone lacks the tool, and fails under CI=true. `--rewrite` writes the transcripts anew.
 """
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 from support.needs import pytest_runtest_setup  # noqa: F401 - the hook behind the marker
@@ -17,6 +19,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
+
+
+def pytest_collection_finish() -> None:
+    """All modules and tests are there until the end: what looks for garbage need not look through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

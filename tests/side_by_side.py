@@ -2,9 +2,9 @@
 
     python tests/side_by_side.py [options of pytest]
 
-Each line says whose it is, and what failed in any part is said once more at the end; the exit code is that of a
-part that failed, if one did. Ctrl-C ends all. What asks a real Kafka alone is left to `make test-alone`, what takes very long
-to `make test-long`.
+Each line says whose it is; at the end there is how long each part took, on the clock and of the cores, and once more
+what failed; the exit code is that of a part that failed, if one did. Ctrl-C ends all. What asks a real Kafka alone is
+left to `make test-alone`, what takes very long to `make test-long`.
 """
 
 import os
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
@@ -21,20 +22,25 @@ from fencepost.node.cli.children import die_with_parent
 
 TESTS = Path(__file__).parent
 # Of one process after the other two cores are idle half of the time. The last ones compute all the time: the
-# simulator's, the cluster's with its quorum under faults, and what no other part names.
+# cluster's with what the simulator once found, the simulator's own, and what no other part names. None is much longer
+# than another, for a core has nothing to do while the last one ends.
 PARTS = {
     "binlog": ("binlog",),
     "spark": ("spark",),
     "chaos": ("chaos", "docker", "kubernetes", "monitoring"),
     "clients": ("clients", "examples"),
     "node": ("node",),
-    "cluster": ("cluster",),
-    "sim": ("sim", "regressions"),
+    "cluster": ("cluster", "regressions"),
+    "sim": ("sim",),
 }
 # Linux shares the cores out by session, so each part is one of its own, as the nodes that it starts are: all in one
 # would have a tenth of what each node has. And Spark gives up a Python worker that needs over ten seconds to start,
 # which no setting of it changes: its part goes first where that is allowed (root's).
 FIRST = "spark"
+# Programs are started hundreds of times, and each would compile all that it imports: half a second of a core.
+COMPILED_ONCE = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 OURS = ("-m", "not of_kafka and not long", "--durations=20", "--durations-min=5")
 
 
@@ -42,6 +48,8 @@ class Part:
     def __init__(self, name: str, arguments: Sequence[str]) -> None:
         self.name = name
         self.failures: list[str] = []
+        self.took = ""
+        self._began = time.monotonic()
         command = [sys.executable, "-m", "pytest", *arguments]
         self._process = subprocess.Popen(
             command,
@@ -49,6 +57,7 @@ class Part:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env=COMPILED_ONCE,
             preexec_fn=die_with_parent,  # noqa: PLW1509 - only prctl runs in there
             start_new_session=True,
         )
@@ -64,16 +73,21 @@ class Part:
             print(f"{self.name} | {line}", end="", flush=True)
             if line.startswith(("FAILED ", "ERROR ")):  # as pytest's summary names them
                 self.failures.append(line)
+        _, status, used = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        # Of what it started, what it has waited for: no containers.
+        cores = used.ru_utime + used.ru_stime
+        self.took = f"{time.monotonic() - self._began:.0f} s, {cores:.0f} s of the cores"
 
     def ended(self) -> int:
-        code = self._process.wait()
         self._reader.join()
-        return code
+        return self._process.returncode
 
     def interrupt(self) -> None:
         """As Ctrl-C at its own terminal: it says what it has seen."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self._process.pid, signal.SIGINT)
 
 
 def main(options: Sequence[str]) -> int:
@@ -90,6 +104,8 @@ def main(options: Sequence[str]) -> int:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, interrupt)
     codes = [part.ended() for part in parts]
+    for part in parts:
+        print(f"{part.name} | {part.took}", flush=True)
     for part in parts:
         for line in part.failures:
             print(f"{part.name} | {line}", end="", flush=True)
