@@ -79,6 +79,8 @@ class MachineDisk:
 class SimDisk:
     """See `ports.Disk`."""
 
+    cut_bytes = 1  # what was sent is a copy
+
     def __init__(self, machine: MachineDisk, incarnation: Incarnation) -> None:
         self.machine = machine
         self.incarnation = incarnation

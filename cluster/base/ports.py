@@ -72,6 +72,10 @@ class File(Protocol):
 class Disk(Protocol):
     """The folders of one node. Paths are absolute strings; errors are OSError with their errno."""
 
+    @property
+    def cut_bytes(self) -> int:
+        """A file is cut at multiples of it if what was sent of it may be on its way yet (sendfile)."""
+
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing; FileNotFoundError unless `create`."""
 

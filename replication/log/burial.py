@@ -35,6 +35,8 @@ class Burial:
         never_synced(log, segment)
         log.shared.pool.close(segment)
         rename_all(log.env.disk, segment.folder, segment.base_offset, segment.extra, DELETED)
+        for other in [each for each in log.burials if each.base_offset == segment.base_offset]:
+            log.burials[other].forget()  # the name is this one's grave now, and its time begins
         delay_s = log.config.file_delete_delay_ms / 1000
         self.timer = log.env.clock.call_later(delay_s, self._is_due)
         log.burials[segment] = self

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from fencepost.chaos.sim.world import World
-from log_helpers import FOLDER, START_MS, Node, produce, read_all, run
+from log_helpers import FOLDER, START_MS, Node, produce, put, read_all, run
 
 
 def deleted(node: Node) -> list[str]:
@@ -36,6 +36,29 @@ def test_segments_are_removed_off_the_loop_one_after_another() -> None:
             left.append(len(deleted(node)))
         assert left == [3, 2, 1, 0]
         assert node.log.burials == {}
+
+    run(scenario)
+
+
+def test_a_segment_stays_for_its_time_though_another_lay_in_its_grave() -> None:
+    """Rounds of compaction bury one after another under the same name."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world, compact=True, delete=False, file_delete_delay_ms=1_000)
+        log = await node.start()
+        for _ in range(2):
+            for value in "xy":
+                put(log, ("k", value))
+                log.roll(START_MS)
+            await node.settle()
+            await log.compact(START_MS, log.log_end_offset, force=True)
+            await node.env.clock.sleep(0.6)
+        assert deleted(node)[0] == "00000000000000000000.log.deleted"
+        await node.env.clock.sleep(0.3)
+        assert deleted(node)[0] == "00000000000000000000.log.deleted"
+        await node.env.clock.sleep(1.0)
+        assert deleted(node) == []
+        assert log.burials == {}
 
     run(scenario)
 
