@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 import msgpack
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused
 from fencepost.cluster.base.ids import NO_TIMESTAMP, TopicPartition
 from fencepost.cluster.base.ports import Buffer
 from fencepost.txn.transactions.marker_sender import Marker
+from fencepost.txn.transactions.word_sender import Place
 from fencepost.txn.transactions.word_sender import Word as WordAhead
 
 T = TypeVar("T")
@@ -92,7 +94,8 @@ def read_words(payload: Buffer) -> list[Word]:
 
 
 def pack_word(word: WordAhead) -> bytes:
-    return _pack([(word.producer_id, word.producer_epoch, word.started_ms, word.places)])
+    places = [(each.topic_id.bytes, each.partition, each.leader_epoch) for each in word.places]
+    return _pack([(word.producer_id, word.producer_epoch, word.started_ms, places)])
 
 
 def read_word(payload: Buffer) -> WordAhead:
@@ -110,7 +113,10 @@ def _word(row: Sequence[Any]) -> WordAhead:
         producer_id=_number(producer_id, 64),
         producer_epoch=_number(producer_epoch, 16),
         started_ms=_number(started_ms, 64),
-        places=tuple((_place(place), _number(term, 32)) for place, term in places),
+        places=tuple(
+            Place(_id(topic_id), _number(partition, 32), _number(term, 32))
+            for topic_id, partition, term in places
+        ),
     )
 
 
@@ -137,6 +143,12 @@ def _places(rows: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:
 def _place(row: Sequence[Any]) -> TopicPartition:
     topic, partition = row
     return TopicPartition(_name(topic), _number(partition, 32))
+
+
+def _id(value: Any) -> UUID:
+    if type(value) is not bytes:
+        raise ValueError(f"{value!r:.50} is no id")
+    return UUID(bytes=value)  # ValueError unless it has 16 of them
 
 
 def _number(value: Any, bits: int) -> int:

@@ -115,12 +115,15 @@ class Verifications:
         Old clients have one epoch for all of theirs, which is all that Kafka's markers name. 1. a marker is sent and
         its node pauses   2. it is sent again by another way, written, and the transaction is done   3. the next one
         begins   4. the first marker is read from a socket's buffer.
+
+        Such a one has begun earlier than what is open, as one epoch's transactions begin one after the other. A later
+        one's marker means that what is remembered here is stale: what is open is its own, and nobody else would end it.
         """
         known = self._waiting.get(producer_id)
         began_ms = self._starts.get(producer_id, UNKNOWN_START)
         if known is not None and known.is_confirmed:
             began_ms = known.started_ms
-        return UNKNOWN_START not in (began_ms, started_ms) and began_ms != started_ms
+        return UNKNOWN_START != started_ms < began_ms
 
     def note_end(self, producer_id: int, producer_epoch: int, started_ms: int) -> None:
         """A marker has come, whatever becomes of it: no word on that transaction, or an earlier one, counts any more."""

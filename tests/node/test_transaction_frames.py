@@ -93,7 +93,7 @@ SAID: list[tuple[Callable[[bytes], Any], list[Any]]] = [
     (read_markers, [[7, 0, 3, True, 2, 17, [["pay", 0]], [5]]]),
     (read_questions, [["t", 7, 0, [["pay", 0]], False]]),
     (read_words, [[17]]),
-    (read_word, [[7, 0, 17, [[["pay", 0], 5]]]]),
+    (read_word, [[7, 0, 17, [[bytes(16), 0, 5]]]]),
 ]
 ODD = (None, True, 7, 1.5, "x", b"x", [], {})
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
+import msgpack
 import pytest
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.node.transaction_frames import pack_word, read_word
 from fencepost.node.transaction_words import WordsAhead
-from fencepost.txn.transactions.word_sender import Word
+from fencepost.txn.transactions.word_sender import Place, Word
 from sim_cluster import Cluster
 from sim_node import SimNode
 from txn_answers import SETTINGS, prepare
@@ -45,14 +47,15 @@ def code_of(reply: Any) -> ErrorCode:
 
 
 def word_on(node: SimNode, who: Producer, **more: Any) -> Word:
-    epoch = node.broker.replicas.partitions[FIRST].leader_epoch
+    partition = node.broker.replicas.partitions[FIRST]
+    epoch = more.get("leader_epoch", partition.leader_epoch)
     return Word(
         producer_id=who.producer_id,
         producer_epoch=more.get("producer_epoch", who.producer_epoch),
         started_ms=more.get(
             "started_ms", node.broker.transactions.started_ms(who.transactional_id)
         ),
-        places=((FIRST, more.get("leader_epoch", epoch)),),
+        places=(Place(more.get("topic_id", partition.topic_id), 0, epoch),),
     )
 
 
@@ -99,9 +102,11 @@ def test_a_word_that_comes_after_an_end_without_a_write_counts_for_nothing(
     assert code_of(talk.produce("produce late", who, OLD)) is E.transaction_abortable
 
 
-@pytest.mark.parametrize("more", [{"leader_epoch": 99}, {"leader_epoch": -1}])
-def test_a_word_for_another_term_of_the_leader_counts_for_nothing(
-    node: SimNode, talk: Talk, more: dict[str, int]
+@pytest.mark.parametrize(
+    "more", [{"leader_epoch": 99}, {"leader_epoch": -1}, {"topic_id": UUID(int=99)}]
+)
+def test_a_word_for_another_term_of_the_leader_or_another_topic_counts_for_nothing(
+    node: SimNode, talk: Talk, more: dict[str, Any]
 ) -> None:
     who = talk.begun("begin", f"another term {more}", 4)
     before = words_of(node).taken
@@ -150,12 +155,20 @@ def test_offsets_need_not_be_asked_about_either(node: SimNode, talk: Talk) -> No
 
 
 def test_a_word_comes_out_as_it_went_in() -> None:
-    word = Word(producer_id=7, producer_epoch=3, started_ms=99, places=((FIRST, 4),))
+    word = Word(producer_id=7, producer_epoch=3, started_ms=99, places=(Place(UUID(int=5), 0, 4),))
     assert read_word(pack_word(word)) == word
 
 
 @pytest.mark.parametrize(
-    "damaged", [b"", b"\x90", b"\x93\x01\x02\x03", b"\x91\x94\x01\x02\x03\x04"]
+    "damaged",
+    [
+        b"",
+        b"\x90",
+        b"\x93\x01\x02\x03",
+        b"\x91\x94\x01\x02\x03\x04",
+        msgpack.packb([(1, 2, 3, [("t", 0, 4)])]),
+        msgpack.packb([(1, 2, 3, [(b"short", 0, 4)])]),
+    ],
 )
 def test_what_is_no_word_is_refused(damaged: bytes) -> None:
     with pytest.raises(FrameRefused):
@@ -175,7 +188,7 @@ def test_a_word_reaches_leaders_on_other_nodes() -> None:
             producer_id=4711,
             producer_epoch=0,
             started_ms=1,
-            places=((FIRST, partition.leader_epoch),),
+            places=(Place(partition.topic_id, 0, partition.leader_epoch),),
         )
         words: Any = cluster.nodes.broker(others[0]).transactions._words._door
         words.tell(leader, word)

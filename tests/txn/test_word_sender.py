@@ -5,11 +5,11 @@ import asyncio
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.txn.runtime.ownership import partition_for
-from fencepost.txn.transactions.word_sender import Word
+from fencepost.txn.transactions.word_sender import Place, Word
 from transaction_node import ID, TransactionNode, on_node, ready
 
 E = ErrorCode
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0 = TopicPartition("t", 0)
 
 
 def test_a_word_leaves_when_its_record_is_committed() -> None:
@@ -38,10 +38,11 @@ def test_each_leader_hears_of_its_own_partitions_once() -> None:
             assert await node.add(who, partition=partition) is E.none
         started = (await node.state()).transaction_start_time
         began_ms = round(started.timestamp() * 1000) if not isinstance(started, int) else started
+        topic_id = node.image.topics["t"].topic_id
         said = {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
         assert node.door.words == [
-            (1, Word(**said, started_ms=began_ms, places=((T0, 0),))),
-            (2, Word(**said, started_ms=began_ms, places=((T1, 7),))),
+            (1, Word(**said, started_ms=began_ms, places=(Place(topic_id, 0, 0),))),
+            (2, Word(**said, started_ms=began_ms, places=(Place(topic_id, 1, 7),))),
         ]
 
     on_node(scenario)

@@ -79,6 +79,7 @@ def test_a_marker_of_an_earlier_transaction_is_told_from_this_ones() -> None:
         assert waiting.is_of_another(PID, 500)
         assert not waiting.is_of_another(PID, 1_000)
         assert not waiting.is_of_another(PID, -1)  # a person's marker names none
+        assert not waiting.is_of_another(PID, 1_001)  # nobody else would end what is open
         log.wrote(Produced(0, is_transactional=True))
     log.ended()
     assert not waiting.is_of_another(PID, 1_000)
