@@ -46,9 +46,21 @@ def _run(words: list[str]) -> int:
             loaded = importlib.import_module(module)
             loaded.configure(command)
             command.set_defaults(run=loaded.run)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:  # argparse's own would show how to use `fencepost`, not what was named
+        _named(parser, words).error(f"unrecognized arguments: {' '.join(unknown)}")
     code: int = arguments.run(arguments)
     return code
+
+
+def _named(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the innermost command that these words name."""
+    for word in words:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+                break
+    return parser
 
 
 def _do_without_hypothesis() -> None:

@@ -103,7 +103,13 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    code: int = arguments.act(arguments)
+    try:
+        code: int = arguments.act(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read it went away. What Python would flush at its end goes nowhere; seeds that nobody saw have not passed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return code
 
 

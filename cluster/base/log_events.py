@@ -180,8 +180,23 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+def _words(value: object) -> object:
+    """Of what is a list or a map for programs."""
+    match value:
+        case (str(host), int(port)):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case [str(), *_]:
+            return ", ".join(map(str, value))
+        case dict():
+            return ", ".join(f"{name} {_words(each)}" for name, each in value.items())
+    return value
+
+
 class _Known(dict[str, object]):
     """A field that is not there is a question mark, never an error: this is the log."""
+
+    def __getitem__(self, name: str) -> object:
+        return _words(super().__getitem__(name))
 
     def __missing__(self, name: str) -> str:
         return "?"

@@ -5,6 +5,7 @@ PREVENTS   a port that is dialled modulo 65536; a traceback of whoever packs the
 PROVED BY  tests/node/test_cli_words.py::test_a_word_that_can_not_be_is_refused_with_what_is_allowed
 """
 
+import argparse
 import re
 from typing import Final
 
@@ -52,6 +53,21 @@ def whole(option: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
         raise NotUnderstood(f"{option} {value}: say a whole number from {least} to {most}")
     return value
+
+
+def number(text: str) -> int:
+    """Of a word, for argparse."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
+def amount(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
 def check_partition(partition: int | None) -> None:

@@ -53,6 +53,8 @@ _NEXT_STEP: Final[Mapping[int, str]] = {
     "first: `fencepost group describe GROUP` names them.",
     KafkaError.INVALID_REPLICATION_FACTOR: "It can't be larger than the number of brokers.",
     KafkaError.INVALID_PARTITIONS: "Name a total of 1 or more, and more than there are now.",
+    KafkaError.TOPIC_EXCEPTION: "A name has 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, and no client writes to a topic of "
+    "the cluster's own (`__…`).",
     KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes: "
     "`fencepost config set --topic TOPIC max.message.bytes=…`.",
     KafkaError.LEADER_NOT_AVAILABLE: "`fencepost partition list --offline` says why, and what to do.",

@@ -5,7 +5,16 @@ import sys
 from typing import Any
 
 from ..few import few
-from .checked import OFFSET_MAX, Failed, NotUnderstood, check_partition, is_number, named, whole
+from .checked import (
+    OFFSET_MAX,
+    Failed,
+    NotUnderstood,
+    check_partition,
+    is_number,
+    named,
+    number,
+    whole,
+)
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -37,9 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="start|end|OFFSET",
         help="where to begin (start); with --group, only where the group has no position",
     )
-    parser.add_argument("--partition", type=int, help="only this partition")
+    parser.add_argument("--partition", type=number, help="only this partition")
     parser.add_argument("--group", help="read as a member of this group and commit its positions")
-    parser.add_argument("--count", type=int, help="stop after so many records")
+    parser.add_argument("--count", type=number, help="stop after so many records")
     parser.add_argument(
         "--follow", action="store_true", help="go on at the end instead of stopping"
     )

@@ -12,7 +12,16 @@ from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
-from .checked import OFFSET_MAX, Failed, NotUnderstood, check_partition, is_number, named, whole
+from .checked import (
+    OFFSET_MAX,
+    Failed,
+    NotUnderstood,
+    check_partition,
+    is_number,
+    named,
+    number,
+    whole,
+)
 from .cluster import (
     EXIT_FAILED,
     EXIT_OK,
@@ -52,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seek = actions.add_parser("seek", help="move the positions of a group that has no members")
     seek.add_argument("group")
     seek.add_argument("--topic", required=True)
-    seek.add_argument("--partition", type=int, help="default: all of the topic's")
+    seek.add_argument("--partition", type=number, help="default: all of the topic's")
     seek.add_argument(
         "--to",
         required=True,

@@ -19,6 +19,7 @@ from .checked import Failed, NotUnderstood, address
 PORT: Final = 9644
 PORTS: Final = {"http": 80, "https": 443}  # with a scheme the port may be left out
 EXAMPLE: Final = f"127.0.0.1:{PORT}"
+CLIENT_PORT: Final = 9092
 TIMEOUT_S: Final = 4.0
 ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, UnicodeError, http.client.HTTPException) as silent:
         print(
             f"fencepost: no answer from the admin door {arguments.admin} ({silent}). Is the node up, and "
-            "is admin.listener set? `fencepost dev` has it 1000 above the client port: --admin 127.0.0.1:10092",
+            f"is admin.listener set? `fencepost dev` has it 1000 above the client port: --admin {_door_of_dev()}",
             file=sys.stderr,
         )
         return EXIT_NOT_READY
@@ -96,6 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_NOT_READY
     print(printable(str(said.get("why", ""))))
     return EXIT_OK if said[asked] and status == http.client.OK else EXIT_NOT_READY
+
+
+def _door_of_dev() -> str:
+    """Of the first node of $FENCEPOST_BOOTSTRAP, or of `dev` as it comes."""
+    from .children import ADMIN_PORTS_APART
+
+    first = os.environ.get("FENCEPOST_BOOTSTRAP", "").partition(",")[0]
+    try:
+        host, port = address(first, "--bootstrap", CLIENT_PORT)
+    except NotUnderstood:
+        host, port = "127.0.0.1", CLIENT_PORT
+    return f"{f'[{host}]' if ':' in host else host}:{port + ADMIN_PORTS_APART}"
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
 from . import voters
-from .checked import Failed, NotUnderstood, whole
+from .checked import Failed, NotUnderstood, amount, number, whole
 from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, goes_on, run_safely, say
 from .leading import need_leader, of_now
 from .move_plan import (
@@ -50,10 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="show the nodes, what they lead and what they have")
     listing.set_defaults(action=_list)
     drain = actions.add_parser("drain", help="move everything away from a node")
-    drain.add_argument("node", type=int)
+    drain.add_argument("node", type=number)
     drain.set_defaults(action=_drain)
     add = actions.add_parser("add", help="give a new node its share, and move nothing else")
-    add.add_argument("node", type=int)
+    add.add_argument("node", type=number)
     add.set_defaults(action=_add)
     even = actions.add_parser("rebalance", help="even out what all nodes have and lead")
     even.set_defaults(action=_rebalance)
@@ -62,18 +62,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     cancel.set_defaults(action=_cancel)
     forget = actions.add_parser("forget", help="take a node that is gone for good off the list")
-    forget.add_argument("node", type=int)
+    forget.add_argument("node", type=number)
     forget.set_defaults(action=_forget)
     voters.configure(actions)
     for action in (drain, add, even):
         action.add_argument("--dry-run", action="store_true", help="only show what would move")
         action.add_argument("--yes", action="store_true", help="don't ask")
         action.add_argument(
-            "--throttle", type=float, metavar="MB/s", help="no node copies more than this"
+            "--throttle", type=amount, metavar="MB/s", help="no node copies more than this"
         )
         action.add_argument(
             "--parallel",
-            type=int,
+            type=number,
             default=PARALLEL,
             metavar="N",
             help=f"partitions at a time ({PARALLEL})",
@@ -329,7 +329,9 @@ def _agreed(
         return not arguments.dry_run
     if not sys.stdin.isatty():
         raise Failed("say --yes to do it, or --dry-run to only look")
-    return goes_on()
+    if not goes_on():
+        raise Failed("nothing was moved")
+    return True
 
 
 def _show_plan(

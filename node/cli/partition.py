@@ -21,7 +21,7 @@ from fencepost.cluster.metadata.offline import (
 )
 from fencepost.cluster.wire.api import ApiKey
 
-from .checked import Failed, named
+from .checked import Failed, named, number
 from .cluster import EXIT_OK, add_cluster_arguments, run_safely
 from .leading import need_leader, of_now
 from .moving import CANCEL, order
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.set_defaults(action=_list)
     recover = actions.add_parser("recover", help="have a replica lead that may lack records")
     recover.add_argument("topic")
-    recover.add_argument("partition", type=int)
+    recover.add_argument("partition", type=number)
     recover.add_argument(
         "--accept-data-loss",
         action="store_true",
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     recover.add_argument(
         "--replica",
-        type=int,
+        type=number,
         metavar="NODE",
         help="who leads (default: who has most of it, of those that are alive)",
     )

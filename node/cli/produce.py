@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from fencepost.cluster.base.shown import printable
 
 from ..few import few
-from .checked import NotUnderstood, check_partition, named
+from .checked import NotUnderstood, check_partition, named, number
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -42,6 +42,8 @@ POLL_EVERY = 1_000
 FLUSH_S = 1.0
 # How long the cluster has for a record, and how often it is said that one is waited for.
 DELIVERY_S = 300
+# As much as librdkafka can be told; how large a record may be is the topic's business.
+MESSAGE_BYTES_MAX = 1_000_000_000
 REMIND_S = 10.0
 
 
@@ -56,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what parts a line into key and value",
     )
-    parser.add_argument("--partition", type=int, help="default: by key, or spread")
+    parser.add_argument("--partition", type=number, help="default: by key, or spread")
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
         "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none"
@@ -96,6 +98,7 @@ def _produced(
         "compression.type": arguments.compression,
         "linger.ms": 5,
         "delivery.timeout.ms": DELIVERY_S * 1000,
+        "message.max.bytes": MESSAGE_BYTES_MAX,
     }
     producer = confluent_kafka.Producer(settings)
     creation = _Creation(admin, arguments.topic, is_answered=arguments.acks != "0")

@@ -8,7 +8,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from ..few import few
 from . import topic_delete
-from .checked import Failed, NotUnderstood, named, whole
+from .checked import Failed, NotUnderstood, named, number, whole
 from .cluster import (
     EXIT_FAILED,
     add_cluster_arguments,
@@ -45,12 +45,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument("topic", nargs="+")
     create.add_argument(
         "--partitions",
-        type=int,
+        type=number,
         default=OF_THE_CLUSTER,
         help="default: the cluster's num.partitions",
     )
     create.add_argument(
-        "--replication-factor", type=int, default=OF_THE_CLUSTER, help="default: the cluster's own"
+        "--replication-factor",
+        type=number,
+        default=OF_THE_CLUSTER,
+        help="default: the cluster's own",
     )
     create.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
@@ -63,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     grow = actions.add_parser("add-partitions", help="raise the number of partitions")
     grow.add_argument("topic")
-    grow.add_argument("total", type=int, help="the new total")
+    grow.add_argument("total", type=number, help="the new total")
     grow.set_defaults(action=_grow)
 
     for action in (listing, describe, create, grow):

@@ -10,7 +10,7 @@ from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage
 
 from .admin_door import add_admin_argument
-from .checked import named
+from .checked import named, number
 from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
 from .output import show, show_json, show_line
 from .txn_hanging import abort, find_hanging
@@ -58,8 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "find-hanging", help="find open transactions that no coordinator will ever end"
     )
     finding.add_argument("--topic", action="append", default=[], help="default: all")
-    finding.add_argument("--partition", type=int, help="of the one topic named")
-    finding.add_argument("--node", type=int, help="only partitions with a replica on it")
+    finding.add_argument("--partition", type=number, help="of the one topic named")
+    finding.add_argument("--node", type=number, help="only partitions with a replica on it")
     finding.add_argument(
         "--max-transaction-timeout",
         type=_duration,
@@ -71,8 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     aborting = actions.add_parser("abort", help="end a transaction that nobody else ends")
     aborting.add_argument("transactional_id", nargs="?", metavar="ID", help="by its coordinator")
     aborting.add_argument("--topic", help="or a hanging one, in one partition")
-    aborting.add_argument("--partition", type=int)
-    aborting.add_argument("--start-offset", type=int, help="where it begins, as find-hanging shows")
+    aborting.add_argument("--partition", type=number)
+    aborting.add_argument(
+        "--start-offset", type=number, help="where it begins, as find-hanging shows"
+    )
     aborting.add_argument("--yes", action="store_true", help="needed: its records are never read")
     aborting.set_defaults(action=abort)
     parking = actions.add_parser("parked", help="show half messages that wait for a person")

@@ -11,7 +11,7 @@ from fencepost.cluster.quorum.voters import majority
 from fencepost.cluster.wire.api import ApiKey
 
 from ..peer_settings import VOTER_COUNTS
-from .checked import NODE_MAX, Failed, whole
+from .checked import NODE_MAX, Failed, number, whole
 from .cluster import EXIT_OK, add_cluster_arguments, goes_on, say
 from .leading import NotTold, described, need_leader
 from .output import show, show_json
@@ -34,10 +34,12 @@ def configure(actions: Any) -> None:
     remove = changes.add_parser("remove", help="have a node vote no more; it goes on as a follower")
     remove.set_defaults(action=_remove)
     for change in (add, remove):
-        change.add_argument("node", type=int)
+        change.add_argument("node", type=number)
         add_cluster_arguments(change, again=True)
     remove.add_argument(
-        "--yes", action="store_true", help="don't ask, though those that are left bear less"
+        "--yes",
+        action="store_true",
+        help="don't ask, though those that are left bear less; a script without a terminal is not asked either",
     )
 
 
@@ -126,7 +128,7 @@ def _remove(arguments: argparse.Namespace) -> int:
         need_leader(wire)
         risk = _risk(of_now(wire), node)
     if risk is not None and not _agreed(arguments, risk):
-        return EXIT_OK
+        raise Failed(f"node {node} votes as before")
     return _change(arguments, ApiKey.remove_raft_voter, {"voter_id": node}, "votes no more")
 
 

@@ -170,7 +170,9 @@ def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
 def check_known(image: ClusterImage, node: int) -> None:
     if node not in image.brokers:
         known = ", ".join(map(str, sorted(image.brokers)))
-        raise Failed(f"there is no node {node}; there are {known}")
+        raise Failed(
+            f"there is no node {node}; there are {known}. One that is new is known as soon as it has started"
+        )
 
 
 def state_of(broker: BrokerState | None, *, is_old: bool = False) -> str:

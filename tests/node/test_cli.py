@@ -252,6 +252,13 @@ def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) 
     run("config", "set", "--topic", topic, "max.message.bytes=100")
     said = run("produce", topic, "--file", lines(tmp_path, "x" * 500))
     refused(said, "MSG_SIZE_TOO_LARGE", "max.message.bytes", "1 failed")
+    refused(run("produce", "__consumer_offsets", "--file", file), "of the cluster's own", code=1)
+
+
+@pytest.mark.slow
+def test_a_record_may_be_as_large_as_its_topic_allows(run: Run, topic: str, tmp_path: Path) -> None:
+    run("config", "set", "--topic", topic, "max.message.bytes=4000000")
+    assert run("produce", topic, "--file", lines(tmp_path, "x" * 3_000_000)).code == 0
 
 
 @pytest.mark.slow
@@ -268,6 +275,10 @@ def test_wrong_words_are_exit_code_2(run: Run) -> None:
     refused(run("topic"), "ACTION", code=2)
     refused(run("config", "get"), "--topic --broker --all-brokers --group", code=2)
     refused(run("dev", "--port", "99999"), "'99999' is no port: say 0 to 65535", code=2)
+    refused(run("topic", "create", "x", "--partitions", "²"), "'²' is no whole number", code=2)
+    refused(run("node", "drain", "1", "--throttle", "x"), "'x' is no number", code=2)
+    said = run("topic", "create", "--topic", "x")
+    refused(said, "usage: fencepost topic create", "unrecognized arguments: --topic", code=2)
 
 
 # The command itself
@@ -291,6 +302,13 @@ def test_help_imports_neither_the_node_nor_the_client() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["campaigns", "planted --list"])
+def test_a_reader_of_the_simulators_words_may_go_away(command: str) -> None:
+    pipe = f"'{FENCEPOST}' sim {command} | head -1"
+    said = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=True)
+    assert (said.stdout.count("\n"), said.stderr) == (1, "")
 
 
 @pytest.mark.slow

@@ -60,6 +60,13 @@ def test_a_node_that_does_not_answer_is_1_with_what_to_look_for(capsys) -> None:
     said = capsys.readouterr().err
     assert "no answer" in said
     assert "admin.listener" in said
+    assert "--admin 127.0.0.1:10092" in said
+
+
+def test_the_door_of_the_cluster_that_the_shell_knows_is_named(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", "[::1]:23092,127.0.0.1:23093")
+    assert main(["health", "--admin", f"127.0.0.1:{free_port()}"]) == 1
+    assert "--admin [::1]:24092" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

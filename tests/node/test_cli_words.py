@@ -92,7 +92,9 @@ def test_a_word_that_can_not_be_is_refused_with_what_is_allowed(
 def test_a_node_that_is_not_there_can_not_vote(monkeypatch, capsys) -> None:
     cluster = ToldCluster(monkeypatch)
     assert main(["node", "voters", "add", "9"]) == 1
-    assert capsys.readouterr().err == "fencepost: there is no node 9; there are 1, 2, 3\n"
+    assert capsys.readouterr().err == (
+        "fencepost: there is no node 9; there are 1, 2, 3. One that is new is known as soon as it has started\n"
+    )
     assert main(["node", "voters", "add", "99999999999"]) == 2
     assert NODE in capsys.readouterr().err
     assert ApiKey.add_raft_voter not in cluster.keys

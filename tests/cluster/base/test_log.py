@@ -11,6 +11,7 @@ import pytest
 from fencepost.cluster.base.errors import ConfigRefused
 from fencepost.cluster.base.foreign_log import SAID_CHARS_MAX, take_over
 from fencepost.cluster.base.log import BURST, LINES_PER_S, StreamLog, text_of
+from fencepost.cluster.base.log_events import sentence_of
 from fencepost.cluster.base.request_scope import enter_scope, leave_scope, scope_of
 
 AT = 1_795_254_587.25
@@ -217,3 +218,19 @@ def test_a_library_says_a_thousand_characters_at_most() -> None:
     logging.getLogger("fencepost_tests_library").warning("reason: %s", "x" * 60_000)
     (line,) = scene.lines()
     assert len(str(line["cause"])) == SAID_CHARS_MAX
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "sentence"),
+    [
+        ("admin_open", {"address": ("127.0.0.1", 9644)}, "is open at 127.0.0.1:9644."),
+        ("admin_open", {"address": ("::1", 9644)}, "is open at [::1]:9644."),
+        ("node_ready", {"node_id": 1, "listeners": ["a:1", "b:2"]}, "clients come to a:1, b:2."),
+        ("voters_changed", {"voters": [1, 2], "asked": {"remove": 3}}, "are now [1, 2]: remove 3."),
+        ("node_ready", {"node_id": 1}, "clients come to ?."),
+    ],
+)
+def test_a_sentence_has_words_where_programs_have_lists(
+    event: str, fields: dict[str, object], sentence: str
+) -> None:
+    assert sentence_of(event, fields).endswith(sentence)
