@@ -25,9 +25,9 @@ TESTS = Path(__file__).parent
 # cluster's with what the simulator once found, the simulator's own, and what no other part names. None is much longer
 # than another, for a core has nothing to do while the last one ends.
 PARTS = {
-    "binlog": ("binlog",),
+    "binlog": ("binlog", "kubernetes", "monitoring"),
     "spark": ("spark",),
-    "chaos": ("chaos", "docker", "kubernetes", "monitoring"),
+    "chaos": ("chaos", "docker"),
     "clients": ("clients", "examples"),
     "node": ("node",),
     "cluster": ("cluster", "regressions"),

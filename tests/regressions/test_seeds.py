@@ -78,14 +78,12 @@ def test_a_vote_in_the_instant_of_healing_cuts_nobody_off_for_good() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_a_timer_that_fires_a_hair_too_early_is_not_set_for_that_hair() -> None:
     """A leader whose lease was about to end spun: its timer fired before it, by the rounding of a sum."""
     QuorumRun(Plan(campaign="quorum", seed=346)).run()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_a_journal_with_a_conflict_across_segments_is_read_again() -> None:
     """Its owner took it for damaged and did not start."""
     QuorumRun(Plan(campaign="quorum", seed=367)).run()
@@ -100,7 +98,6 @@ def test_a_clock_that_was_set_back_keeps_no_transaction_open(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", [110, 145, 272])
 def test_brokers_that_come_new_or_with_an_empty_disk_keep_nothing_waiting(seed: int) -> None:
     """A newcomer knew no leader; what had its one copy on a disk that was replaced could only be deleted."""
@@ -108,7 +105,6 @@ def test_brokers_that_come_new_or_with_an_empty_disk_keep_nothing_waiting(seed: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_voters_that_are_back_at_once_keep_what_they_promised() -> None:
     """Two of three came back and elected another within the lease of the third, which they had answered."""
     plan = Plan(campaign="cluster", seed=1427, faults=as_before(1427), workloads=(STREAM,))
@@ -116,7 +112,6 @@ def test_voters_that_are_back_at_once_keep_what_they_promised() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_a_coordinator_that_slept_tells_no_position_of_long_ago() -> None:
     """It woke, named itself as the group's coordinator, and told from memory what had been overtaken meanwhile."""
     ClusterRun(Plan(campaign="cluster", seed=1286)).run()
@@ -160,7 +155,6 @@ def test_aborted_transactions_are_told_of_after_a_cut_and_a_start() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_cut_that_a_full_disk_put_off_does_not_leave_a_log_that_looks_damaged() -> None:
     """The second try took the recovery point for lowered: only memory had it lower, and the log was cut below the disk's."""
     TransactionsRun(Plan(campaign="transactions", seed=261)).run()
@@ -173,7 +167,6 @@ def test_one_of_two_voters_whose_journal_is_damaged_is_emptied_and_comes_back() 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s() -> None:
     """Of a producer's last transaction it remembered the end, and said of the next one, which its successor had: committed."""
     plan = Plan(
@@ -206,7 +199,6 @@ def test_a_node_starts_on_a_disk_that_is_full(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_what_no_descriptor_was_left_to_sync_is_synced_when_there_are_some() -> None:
     """Nobody tried again until the log's next write: its follower stayed out of the ISR, and a batch unacknowledged."""
     faults = ("full-then-power", "full-at-a-sync", "read-only", "no-descriptors")

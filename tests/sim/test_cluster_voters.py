@@ -24,7 +24,6 @@ async def change(scene: Scene, key: ApiKey, voter: int, asked: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(3))
 def test_three_voters_are_replaced_one_at_a_time_under_load(seed: int) -> None:
     """The whole first set goes, then the controller dies, then everybody: nothing is lost and nobody waits for long."""
@@ -58,7 +57,6 @@ def test_three_voters_are_replaced_one_at_a_time_under_load(seed: int) -> None:
     play(seed, scenario, count=6)
 
 
-@pytest.mark.timeout(60)
 def test_a_newcomer_finds_a_leader_that_its_settings_do_not_name() -> None:
     """One voter of the settings is left, which follows: the leader has never heard of the newcomer, nor it of the leader."""
 

@@ -8,14 +8,12 @@ from fencepost.cluster.quorum.raft import Raft
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(24))
 def test_no_fault_breaks_a_property_of_raft_or_loses_what_was_acknowledged(seed: int) -> None:
     QuorumRun(Plan(campaign="quorum", seed=seed, seconds=6)).run()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_a_vote_that_is_not_remembered_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run has to be able to fail: here every voter forgets its vote of this term."""
 

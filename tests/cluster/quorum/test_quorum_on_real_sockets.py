@@ -72,7 +72,6 @@ async def agree(nodes: list[Node], name: str) -> Node:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.timeout(90)
 def test_three_voters_agree_and_go_on_when_the_leader_stops(tmp_path: pathlib.Path) -> None:
     async def life() -> None:
         ports = free_ports(3)

@@ -70,7 +70,6 @@ def leader_of(threads: list[Thread], within_s: float) -> Thread:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_where_a_vote_takes_half_a_second_to_sync_another_is_elected(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
