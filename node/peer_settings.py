@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.cluster.base.errors import ConfigRefused
-from fencepost.cluster.base.host_names import EVERYWHERE, is_loopback, why_no_host
+from fencepost.cluster.base.host_names import EVERYWHERE, host_and_port, is_loopback, why_no_host
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.wire.peer_door import PeerTls
 
@@ -51,7 +51,7 @@ def peer_settings(
                 f"Invalid value {','.join(voters)!r} for configuration {VOTERS}: node {node_id} is none "
                 f"of the voters, so it follows them, and needs a {LISTENER} of its own: HOST:PORT"
             )
-        listener = _show(known[node_id])
+        listener = host_and_port(*known[node_id])
     if not listener:
         if advertised:
             raise ConfigRefused(f"{ADVERTISED}={advertised} is set, and {LISTENER} is not")
@@ -86,7 +86,7 @@ def _check_reach(
         )
     if told[1] == 0:
         raise ConfigRefused(
-            f"Invalid value {_show(bound)!r} for configuration {LISTENER}: the other nodes must know the "
+            f"Invalid value {host_and_port(*bound)!r} for configuration {LISTENER}: the other nodes must know the "
             "port before this one starts; name one"
         )
     if secret:
@@ -96,7 +96,7 @@ def _check_reach(
     for where, address in addresses.items():
         if not is_loopback(address[0]):
             raise ConfigRefused(
-                f"{_show(address)} ({where}) is reached over a network: set {SECRET}, the same on "
+                f"{host_and_port(*address)} ({where}) is reached over a network: set {SECRET}, the same on "
                 f"every node, so that nobody else can pose as node {node_id} or another; without it "
                 "all peer addresses must be of the loopback"
             )
@@ -147,8 +147,3 @@ def parse_address(setting: str, text: str, example: str = "127.0.0.1:9192") -> A
     if why is not None:
         raise ConfigRefused(f"Invalid value {text!r} for configuration {setting}: {why}")
     return host, int(port)
-
-
-def _show(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

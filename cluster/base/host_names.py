@@ -23,6 +23,11 @@ def why_no_host(host: str) -> str | None:
     return f"{shown} is no host name: {why}"
 
 
+def host_and_port(host: str, port: int | str) -> str:
+    """As people write them, and we read them again."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether nobody but this machine's own users can reach it."""
     try:

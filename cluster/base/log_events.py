@@ -13,6 +13,7 @@ from functools import cache
 from string import Formatter
 from typing import Final
 
+from .host_names import host_and_port
 from .log_events_data import GROUPS, REPLICATION, TXN
 
 CLUSTER: Final[Mapping[str, str]] = {
@@ -184,7 +185,7 @@ def _words(value: object) -> object:
     """Of what is a list or a map for programs."""
     match value:
         case (str(host), int(port)):
-            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            return host_and_port(host, port)
         case [str(), *_]:
             return ", ".join(map(str, value))
         case dict():

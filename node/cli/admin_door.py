@@ -13,12 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
-from fencepost.cluster.base.host_names import PORT_MAX
-
-from .checked import Failed, NotUnderstood, address
+from .checked import Failed, NotUnderstood
 from .children import ADMIN_PORTS_APART
-from .cluster import PORT
-from .health import LISTENER, URL, connection_to, door_url, own_door
+from .health import LISTENER, URL, above, connection_to, door_url, own_door
 
 EXAMPLE: Final = "127.0.0.1:10092"
 TOKEN: Final = "FENCEPOST_ADMIN_TOKEN"  # noqa: S105 - the variable's name
@@ -50,17 +47,7 @@ def admin_urls(arguments: argparse.Namespace) -> list[str]:
     """The one that is named; else above each of --bootstrap that which `dev` opens for it."""
     if arguments.admin is not None:
         return [door_url(arguments.admin, EXAMPLE)]
-    return [door_url(_above(each.strip()), EXAMPLE) for each in arguments.bootstrap.split(",")]
-
-
-def _above(client_door: str) -> str:
-    host, client_port = address(client_door, "--bootstrap", PORT)
-    if client_port + ADMIN_PORTS_APART > PORT_MAX:
-        raise NotUnderstood(
-            f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {client_door}"
-        )
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{client_port + ADMIN_PORTS_APART}"
+    return [door_url(above(each.strip()), EXAMPLE) for each in arguments.bootstrap.split(",")]
 
 
 def ask_door(

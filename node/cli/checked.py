@@ -11,6 +11,7 @@ from typing import Final
 
 from fencepost.cluster.base.host_names import PORT_MAX
 
+CLIENT_PORT: Final = 9092  # where none is named
 NODE_MAX: Final = 2**31 - 1
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.shown import printable
 
-from .checked import Failed, NotUnderstood, address
+from .checked import CLIENT_PORT, Failed, NotUnderstood, address
 from .output import began_json, has_json, show_json, show_line
 from .printable import json_text, quoted
 
@@ -27,8 +27,7 @@ except ModuleNotFoundError:
         "pip install -e '.[clients]' there"
     )
 
-PORT: Final = 9092
-BOOTSTRAP: Final = f"127.0.0.1:{PORT}"
+BOOTSTRAP: Final = f"127.0.0.1:{CLIENT_PORT}"
 TIMEOUT_S: Final = 15.0
 # How long to look for a broker before saying that there is none, and how often to look whether it is certain.
 CONNECT_S: Final = 5.0
@@ -126,7 +125,7 @@ def nobody_answers(bootstrap: str, why: object) -> Failed:
 
 def _check_bootstrap(text: str) -> None:
     for each in text.split(","):
-        address(each, "--bootstrap", PORT)
+        address(each, "--bootstrap", CLIENT_PORT)
 
 
 def find_topic(admin: AdminClient, name: str) -> Any:

@@ -11,15 +11,14 @@ import sys
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from fencepost.cluster.base.host_names import EVERYWHERE
+from fencepost.cluster.base.host_names import EVERYWHERE, PORT_MAX, host_and_port
 from fencepost.cluster.base.shown import printable
 
-from .checked import Failed, NotUnderstood, address
+from .checked import CLIENT_PORT, Failed, NotUnderstood, address
 
 PORT: Final = 9644
 PORTS: Final = {"http": 80, "https": 443}  # with a scheme the port may be left out
 EXAMPLE: Final = f"127.0.0.1:{PORT}"
-CLIENT_PORT: Final = 9092
 TIMEOUT_S: Final = 4.0
 ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
@@ -44,7 +43,7 @@ def own_door(listener: str) -> str:
     host, _, port = listener.strip().rpartition(":")
     host = host.strip("[]")
     host = "127.0.0.1" if host in EVERYWHERE else host
-    return f"{f'[{host}]' if ':' in host else host}:{port or PORT}"
+    return host_and_port(host, port or PORT)
 
 
 def door_url(text: str, example: str) -> str:
@@ -101,14 +100,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _door_of_dev() -> str:
     """Of the first node of $FENCEPOST_BOOTSTRAP, or of `dev` as it comes."""
+    try:
+        return above(os.environ.get("FENCEPOST_BOOTSTRAP", "").partition(",")[0])
+    except NotUnderstood:
+        return above(f"127.0.0.1:{CLIENT_PORT}")
+
+
+def above(client_door: str) -> str:
+    """The admin door that `dev` opens for it."""
     from .children import ADMIN_PORTS_APART
 
-    first = os.environ.get("FENCEPOST_BOOTSTRAP", "").partition(",")[0]
-    try:
-        host, port = address(first, "--bootstrap", CLIENT_PORT)
-    except NotUnderstood:
-        host, port = "127.0.0.1", CLIENT_PORT
-    return f"{f'[{host}]' if ':' in host else host}:{port + ADMIN_PORTS_APART}"
+    host, client_port = address(client_door, "--bootstrap", CLIENT_PORT)
+    if client_port + ADMIN_PORTS_APART > PORT_MAX:
+        raise NotUnderstood(
+            f"--admin is needed: there is no port {ADMIN_PORTS_APART} above that of --bootstrap {client_door}"
+        )
+    return host_and_port(host, client_port + ADMIN_PORTS_APART)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

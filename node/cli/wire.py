@@ -24,8 +24,8 @@ from fencepost.cluster.metadata.image import (
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 
-from .checked import Failed, address
-from .cluster import EXIT_FAILED, EXIT_OK, PORT, nobody_answers
+from .checked import CLIENT_PORT, Failed, address
+from .cluster import EXIT_FAILED, EXIT_OK, nobody_answers
 from .leading import look_for_leader
 from .lost_disks import name_lost_disks
 
@@ -50,7 +50,9 @@ class Wire:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._addresses = [address(each, "--bootstrap", PORT) for each in bootstrap.split(",")]
+        self._addresses = [
+            address(each, "--bootstrap", CLIENT_PORT) for each in bootstrap.split(",")
+        ]
         self.turns = 0  # from one that did not answer to the next
         self._clients: dict[tuple[str, int], WireClient] = {}
         self._runner = asyncio.Runner()

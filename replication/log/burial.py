@@ -35,11 +35,11 @@ class Burial:
         never_synced(log, segment)
         log.shared.pool.close(segment)
         rename_all(log.env.disk, segment.folder, segment.base_offset, segment.extra, DELETED)
-        for other in [each for each in log.burials if each.base_offset == segment.base_offset]:
-            log.burials[other].forget()  # the name is this one's grave now, and its time begins
+        if (other := log.burials.get(segment.base_offset)) is not None:
+            other.forget()  # the name is this one's grave now, and its time begins
         delay_s = log.config.file_delete_delay_ms / 1000
         self.timer = log.env.clock.call_later(delay_s, self._is_due)
-        log.burials[segment] = self
+        log.burials[segment.base_offset] = self
 
     def _is_due(self) -> None:
         self.log.shared.graves.add(self)
@@ -59,11 +59,12 @@ class Burial:
 
     @property
     def is_open(self) -> bool:
-        return self.log.burials.get(self.segment) is self
+        return self.log.burials.get(self.segment.base_offset) is self
 
     def forget(self) -> None:
         self.timer.cancel()
-        self.log.burials.pop(self.segment, None)
+        if self.is_open:
+            del self.log.burials[self.segment.base_offset]
 
 
 class Graves:

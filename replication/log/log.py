@@ -103,7 +103,7 @@ class Log:
         self.snapshots_unsynced: list[int] = []
         self.epochs_unsaved = False
         self.doomed: list[Segment] = []  # out of the log; out of the folder once that is durable
-        self.burials: dict[Segment, Burial] = {}
+        self.burials: dict[int, Burial] = {}  # by the offset in the names of their files
         self.cleaned_to = -1  # compaction has been here; -1 is never
         self.cleaning = False
         # The high watermark, as far as told: no cut goes below it.
