@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 
 from ..checkers.verdict import judge
 from ..workloads.idempotent_stream import IdempotentStream, Plan
@@ -41,7 +42,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> int:
         faults=faults,
     )
     with system:
-        _create_topic(system, chosen.partitions)
+        create_topic(system, chosen.partitions)
         stream = IdempotentStream(
             Plan(
                 bootstrap=system.bootstrap,
@@ -97,7 +98,7 @@ def _say(line: dict[str, Any], stream: IdempotentStream) -> None:
     )
 
 
-def _create_topic(system: System, partitions: int) -> None:
+def create_topic(system: System, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
     topic = NewTopic(
         TOPIC,
@@ -105,7 +106,7 @@ def _create_topic(system: System, partitions: int) -> None:
         min(COPIES_MAX, len(system.nodes)),
         config={"segment.bytes": "1048576"},
     )
-    admin.create_topics([topic])[TOPIC].result(30)
+    assert make_topic(admin, topic), f"{TOPIC} was there before"
 
 
 def parser() -> argparse.ArgumentParser:

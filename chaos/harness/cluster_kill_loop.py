@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 
 from ..checkers.history import to_line
 from ..checkers.verdict import judge
@@ -100,7 +101,7 @@ def replicas_differ(cluster: LocalCluster, holders: Holders, topic: str = TOPIC)
 def create_topic(bootstrap: str, partitions: int, copies: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     small = {"segment.bytes": SEGMENT_BYTES}
-    admin.create_topics([NewTopic(TOPIC, partitions, copies, config=small)])[TOPIC].result(30)
+    make_topic(admin, NewTopic(TOPIC, partitions, copies, config=small))
 
 
 def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:

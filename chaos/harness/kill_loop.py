@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 from fencepost.cluster.base.exit_codes import EXIT_BROKEN
 
 from ..checkers.history import to_line
@@ -116,7 +117,7 @@ def ended_by_itself(node: Node) -> Exception:
 def create_topic(bootstrap: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     small = {"segment.bytes": SEGMENT_BYTES}
-    admin.create_topics([NewTopic(TOPIC, partitions, 1, config=small)])[TOPIC].result(30)
+    make_topic(admin, NewTopic(TOPIC, partitions, 1, config=small))
 
 
 def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:

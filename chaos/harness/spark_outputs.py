@@ -19,6 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from fencepost.clients.transactional.kept_topics import make_topic
 
 from ..workloads.log_end import log_end
 from .spark_run import BATCHES, PARTITIONS
@@ -57,9 +58,8 @@ def headers_of(number: int) -> list[tuple[str, bytes]]:
 
 def create(bootstrap: str, *topics: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(each, partitions) for each in topics])
-    for each in made.values():
-        each.result(30)
+    for each in topics:
+        make_topic(admin, NewTopic(each, partitions))
 
 
 def check(bootstrap: str, out: str, *, records: int = RECORDS, has_headers: bool = False) -> None:

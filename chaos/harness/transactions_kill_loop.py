@@ -17,6 +17,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from fencepost.clients.transactional.kept_topics import make_topic
 
 from ..checkers.history import FINAL
 from ..checkers.txn_history import Txn, Txns, to_line
@@ -248,7 +249,7 @@ def create_topics(bootstrap: str, names: Sequence[str], partitions: int, copies:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     small = {"segment.bytes": SEGMENT_BYTES}
     for name in names:
-        admin.create_topics([NewTopic(name, partitions, copies, config=small)])[name].result(30)
+        make_topic(admin, NewTopic(name, partitions, copies, config=small))
 
 
 def run(chosen: argparse.Namespace, data: Path, kept: KeptRun) -> Outcome:

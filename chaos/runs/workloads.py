@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 
 from ..workloads.admin_doors import TOKEN
 from ..workloads.hosted_cast import ASSIGN, BATCH_BYTES_MAX, CASTS, SUBSCRIBE, Cast
@@ -56,12 +57,9 @@ class Workload:
     def prepare(self, plan: Plan, bootstrap: str) -> None:
         admin = AdminClient(CLIENT | {"bootstrap.servers": bootstrap})
         settings = self.of_topics(plan)
-        wanted = [
-            NewTopic(topic, plan.keys, plan.copies, config=settings.get(topic, {}))
-            for topic in self.topics
-        ]
-        for made in admin.create_topics(wanted).values() if wanted else ():
-            made.result(MADE_S)
+        for topic in self.topics:
+            wanted = NewTopic(topic, plan.keys, plan.copies, config=settings.get(topic, {}))
+            make_topic(admin, wanted, MADE_S)
 
     def stops_first(self, plan: Plan, place: int) -> bool:
         """Before others, who work off what it has left."""

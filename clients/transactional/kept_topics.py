@@ -48,11 +48,7 @@ def ensure_topic(
     if known:
         return known
     wanted = NewTopic(topic, partitions, replication, config=dict(config or {}))
-    try:
-        admin.create_topics([wanted])[topic].result(SETTLES_S)
-    except KafkaException as trouble:
-        if trouble.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+    make_topic(admin, wanted)  # False if somebody else was faster
     deadline = time.monotonic() + SETTLES_S
     while not (known := _partitions(admin, topic)):
         if time.monotonic() > deadline:
@@ -61,6 +57,27 @@ def ensure_topic(
             )
         time.sleep(PAUSE_S)
     return known
+
+
+def make_topic(admin: AdminClient, wanted: NewTopic, within_s: float = SETTLES_S) -> bool:
+    """Whether it was not there before. An answer that leaves open what became of it is no answer: it is asked for again.
+
+    A controller that stops leading while it decides says REQUEST_TIMED_OUT, and no client asks again by itself.
+    """
+    left_open = False
+
+    def made() -> bool:
+        nonlocal left_open
+        try:
+            admin.create_topics([wanted], request_timeout=within_s)[wanted.topic].result(within_s)
+        except KafkaException as trouble:
+            if trouble.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return left_open
+            left_open = True
+            raise
+        return True
+
+    return bool(retrying_for(within_s, made))
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:

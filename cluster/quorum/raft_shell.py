@@ -347,7 +347,7 @@ class Quorum:
             of_voters = {"is_alone": raft.is_alone, "has_left": raft.has_left()}
             self._news.tell(Lead(*said), raft.handed_by, **of_voters)
             if led and not said[2]:
-                self._give_up("This node does not lead the metadata quorum any more.")
+                self._give_up("This node leads no more; the change may still happen.")
             self._machine.image.controller_id = raft.leader_id
             for call in self.on_leader_change:
                 call()

@@ -32,7 +32,7 @@ from fencepost.chaos.harness.processes import DidNotStart, Process
 from fencepost.chaos.harness.spark_settings import scratch
 from fencepost.clients.binlog.kept_positions import COMPACT, KeptPositions
 from fencepost.clients.binlog.reading import NotReadable
-from fencepost.clients.transactional.kept_topics import ensure_topic
+from fencepost.clients.transactional.kept_topics import ensure_topic, make_topic
 from orders_database import ALERT_FROM, WINDOW_S, Customers, Shop
 from pipeline_job import PIDS, STOP
 from pipeline_report import Report, exit_code
@@ -98,10 +98,8 @@ class Pipeline:
         self.cluster = stack.enter_context(LocalCluster(folder / "cluster"))
         self.bootstrap = self.cluster.bootstrap
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.create_topics(
-            [NewTopic(each, PARTITIONS, 3) for each in TOPICS]
-        ).values():
-            future.result(30)
+        for each in TOPICS:
+            make_topic(admin, NewTopic(each, PARTITIONS, 3))
         self.job = Restarted("job", self._job(), folder / "job.log", scratch(folder / "spark"))
         self.source = Restarted("source", self._source(), folder / "source.log")
         self._starts, self._batches_before = (

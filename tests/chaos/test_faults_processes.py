@@ -19,6 +19,7 @@ from fencepost.chaos.faults.processes import Processes
 from fencepost.chaos.faults.targets import Asking
 from fencepost.chaos.harness.local_cluster import wait_for
 from fencepost.chaos.harness.processes import Process
+from fencepost.clients.transactional.kept_topics import make_topic
 from support.kafka_peer import NotFetched, jars
 from support.needs import give_up
 
@@ -51,7 +52,7 @@ def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_back(tmp_pa
     with Processes(tmp_path / "nodes", nodes=3) as system:
         client = {"bootstrap.servers": system.bootstrap, "log_level": 0}
         admin = AdminClient(client)
-        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(SEEN_S)
+        assert make_topic(admin, NewTopic("t", 1, 3))
         asked = Asking(system, topics=["t"])
         wait_for("all in sync", asked.in_sync, SEEN_S)
         old = asked.leaders()["t-0"]

@@ -41,7 +41,7 @@ def entries(system: Containers) -> set[str]:
 def upgrade(system: Processes | Containers, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Under load; the rest is to be called when the caller has looked at what the nodes are now."""
     monkeypatch.setattr(upgrade_faults, "BREATH_S", (0.0, 0.5))
-    trial._create_topic(system, 3)
+    trial.create_topic(system, 3)
     load = Plan(
         bootstrap=system.bootstrap,
         topic=trial.TOPIC,

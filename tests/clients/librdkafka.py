@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from brokers import COPIES, IN_CHAOS, SAFE, WAIT_S
+from brokers import COPIES, SAFE, WAIT_S
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 
 
 def _config(bootstrap: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -40,19 +41,7 @@ def admin_of(bootstrap: str) -> AdminClient:
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: Any) -> None:
     settings = {name.replace("_", "."): str(value) for name, value in config.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=COPIES, config=settings)
-    tried = False
-    while True:
-        try:
-            admin_of(bootstrap).create_topics([new])[topic].result(WAIT_S)
-        except KafkaException as refused:
-            code = refused.args[0].code()
-            if tried and code == KafkaError.TOPIC_ALREADY_EXISTS:
-                return  # the first answer was lost, and no other test has this name
-            if not IN_CHAOS or code not in (KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT):
-                raise
-            tried = True
-        else:
-            return
+    assert make_topic(admin_of(bootstrap), new, WAIT_S), f"{topic} was there before"
 
 
 def send(

@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from fencepost.chaos.harness.local_cluster import LocalCluster, wait_for
+from fencepost.clients.transactional.kept_topics import make_topic
 from fencepost.node.main import main
 from kafka_tools import run_tool
 
@@ -42,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         setting = {"min.insync.replicas": "2"}
         topic = NewTopic(TOPIC, PARTITIONS, replica_assignment=placed, config=setting)
         admin = AdminClient({"bootstrap.servers": made.bootstrap})
-        admin.create_topics([topic])[TOPIC].result(30)
+        assert make_topic(admin, topic)
         yield made
 
 

@@ -26,6 +26,7 @@ from fencepost.clients.transactional import (
     TransactionGroup,
     Verdict,
 )
+from fencepost.clients.transactional.kept_topics import make_topic
 from librdkafka import admin_of, consumer_of
 
 pytestmark = [
@@ -174,7 +175,7 @@ def lived() -> Iterator[Lived]:
         with LocalCluster(folder / "data", nodes=3, environment=as_variables(SETTINGS)) as nodes:
             for topic in (JOB, SHOP):
                 new = NewTopic(topic, num_partitions=3, replication_factor=3)
-                admin_of(nodes.bootstrap).create_topics([new])[topic].result(20)
+                assert make_topic(admin_of(nodes.bootstrap), new)
             doors = nodes.said().partition("admin doors: ")[2].partition("\n")[0]
             yield live(nodes, AdminApi(doors.replace(" ", ""), timeout_s=60))
     finally:

@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from containers import Cluster, archive
+from fencepost.clients.transactional.kept_topics import make_topic
 from txn_load import RECORDS
 
 SCRIPT = Path(__file__).with_name("txn_load.py")
@@ -102,7 +103,7 @@ class ContainerLoad:
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(30)
+    assert make_topic(admin, NewTopic(topic, partitions, 3))
 
 
 def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from fencepost.clients.transactional.kept_topics import make_topic
 
 PARTITIONS = 6
 ABORT_EVERY = 5
@@ -42,7 +43,7 @@ class Load:
 
     def make_topic(self, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(30)
+        assert make_topic(admin, NewTopic(name, PARTITIONS, 3))
 
     def one_that_is_too_large(self) -> None:
         """So that answers hold an error that nobody is to blame for."""

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from fencepost.chaos.harness.local_cluster import LocalCluster
+from fencepost.clients.transactional.kept_topics import make_topic
 from fencepost.node.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -62,7 +63,7 @@ def test_a_partition_without_a_leader_is_why_its_transaction_is_not_over(
     few = {"min.insync.replicas": "1"}
     topic = NewTopic("alone", 1, replica_assignment=[[alone]], config=few)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([topic])["alone"].result(20)
+    assert make_topic(admin, topic)
     producer.begin_transaction()
     producer.produce("alone", b"x", partition=0)
     assert producer.flush(30) == 0
@@ -90,7 +91,7 @@ def test_what_no_node_leads_is_not_taken_for_what_nobody_knows(
     """A transaction whose coordinator is dead does not hang: its decision is in a log that nobody can read now."""
     settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     admin = AdminClient(settings)
-    admin.create_topics([NewTopic("busy", 1, 3)])["busy"].result(20)
+    assert make_topic(admin, NewTopic("busy", 1, 3))
     producer = Producer({**settings, "transactional.id": "pay"})
     producer.init_transactions(30)
     producer.begin_transaction()

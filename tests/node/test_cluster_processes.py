@@ -14,6 +14,7 @@ from typing import Any, Self
 import pytest
 from fencepost.chaos.harness.asking import addresses_of, quorum_leader
 from fencepost.chaos.harness.local_cluster import LocalCluster, wait_for
+from fencepost.clients.transactional.kept_topics import make_topic
 from fencepost.node.cli.children import free_port
 
 pytest.importorskip("confluent_kafka")
@@ -97,7 +98,7 @@ class Load:
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path / "data") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+        assert make_topic(admin, NewTopic(TOPIC, PARTITIONS, 3))
         yield running
 
 

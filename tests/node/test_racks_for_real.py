@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from fencepost.chaos.harness.processes import Process, fencepost_command, free_port
+from fencepost.clients.transactional.kept_topics import make_topic
 from fencepost.node.read_replica_policy import RACK_AWARE
 
 RECORDS = 1000
@@ -43,7 +44,7 @@ def test_a_consumer_in_a_followers_rack_reads_from_that_follower(tmp_path: Path)
         for each in nodes:
             each.wait_line("ready ", 60)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(30)
+        assert make_topic(admin, NewTopic("t", 1, 3))
         producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
         for number in range(RECORDS):
             producer.produce("t", str(number).encode().rjust(500))

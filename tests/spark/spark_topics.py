@@ -9,6 +9,7 @@ import pyarrow as pa
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fencepost.clients.binlog.reading import read_to_end
+from fencepost.clients.transactional.kept_topics import make_topic
 from support.fencepost_process import fencepost
 
 OPENED = re.compile(r'"admin_open".*"address": \["([^"]+)", (\d+)\]')
@@ -31,8 +32,7 @@ class Served(NamedTuple):
         settings = {"retention.ms": "-1"}
         settings |= {name.replace("_", "."): value for name, value in config.items()}
         admin = self._admin()  # its calls end with it
-        made = admin.create_topics([NewTopic(topic, partitions, config=settings)])
-        made[topic].result(20)
+        assert make_topic(admin, NewTopic(topic, partitions, config=settings))
 
     def delete(self, topic: str) -> None:
         admin = self._admin()
