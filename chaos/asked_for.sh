@@ -37,9 +37,10 @@ run --campaign transactions --faults each-write
 # A cluster that began with one voter and grows: the settings of that one name no other, also when its disk is another.
 run --campaign cluster --faults replace-disk,change-voters,kill --at-once 1 --config controller.quorum.voters=1@node-1:9192
 run --campaign cluster --faults put-back-disk,kill --at-once 1                   # a node's folder of before
-# Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction.
+# Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction,
+# a coordinator's word into the next topic of its name.
 run --campaign cluster --faults left-behind,unheard-write --seconds 12
-run --campaign transactions --faults left-behind,late-batch --seconds 12
+run --campaign transactions --faults left-behind,late-batch,late-word --seconds 12
 run --campaign transactions --faults at-a-deletion --workloads churn     # a coordinator sleeps while a topic is made anew
 run --campaign transactions --faults upgrade,kill,reset --workloads bank # transaction.version 0 to 2, a node at a time
 exit "$worst"

@@ -127,6 +127,10 @@ class Decisions:
             return [Anomaly("marker-elsewhere", seen.partition, what)]
         return []
 
+    def gone(self, partition: str) -> None:
+        """Its topic was deleted: what was decided so far needs no marker there, and what is decided from now on does."""
+        self._due = {each for each in self._due if each[1] != partition}
+
     def unfinished(self, *, gone: Iterable[str] = ()) -> list[Anomaly]:
         """In the end: decisions without a marker, and transactions that are not complete.
 

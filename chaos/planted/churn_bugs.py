@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fencepost.cluster.metadata.image import ConfigType
 from fencepost.node.services import Services
+from fencepost.node.transaction_words import WordsAhead
 from fencepost.replication.log.removal import Removal
 from fencepost.replication.log.store import LogStore
 from fencepost.replication.manager import ReplicaManager
@@ -13,6 +14,7 @@ from fencepost.txn.groups import offset_requests, offsets_machine
 from fencepost.txn.groups.offset_requests import CommitPlan
 from fencepost.txn.groups.service import GroupService
 from fencepost.txn.transactions.marker_sender import MarkerSender
+from fencepost.txn.transactions.word_sender import WordSender
 
 from ..sim.tuned_scene import IN_FORCE
 from .bugs import Patch, bug
@@ -123,3 +125,32 @@ def settings_that_were_taken_back_stay(patch: Patch) -> None:
         return found
 
     patch.put(ReplicaManager, "_reconfigure", reconfigure)
+
+
+@bug(
+    seen_by="no-progress",
+    campaign="transactions",
+    faults="late-word",
+    workloads="bank",
+    protocol="old",
+    seeds=20,
+)
+def words_mean_whoever_has_the_name(patch: Patch) -> None:
+    """A coordinator's word on a transaction counts in the next topic of its name."""
+    send, confirm = WordSender.send, WordsAhead._confirm
+    names: dict[UUID, str] = {}
+
+    def sent(self: WordSender, opened: Any) -> None:
+        for each in opened.partitions:
+            if each.topic in self._image.topics:
+                names[self._image.topics[each.topic].topic_id] = each.topic
+        send(self, opened)
+
+    def confirmed(self: WordsAhead, place: Any, word: Any) -> bool:
+        for at, partition in self._replicas.partitions.items():
+            if (at.topic, at.partition) == (names.get(place.topic_id), place.partition):
+                place = place._replace(topic_id=partition.topic_id)
+        return confirm(self, place, word)
+
+    patch.put(WordSender, "send", sent)
+    patch.put(WordsAhead, "_confirm", confirmed)

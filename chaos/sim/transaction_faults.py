@@ -1,12 +1,13 @@
 """The cluster's faults, aimed at transactions: whoever coordinates them is hit most, and again where it moves to."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from fencepost.cluster.base.ids import BrokerId
 
+from ..workloads.txn_answers import Partition
 from ..workloads.txn_book import Book
-from . import aimed_transactions
+from . import aimed_transactions, late_words
 from .cluster_builds import UPGRADE
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults, Fault
@@ -20,7 +21,14 @@ COORDINATED: Final = (STATE_TOPIC, "__consumer_offsets")
 
 
 class TransactionFaults(ClusterFaults):
+    """`made` are partitions of scenes that are to be like all others in the end, `unmarked` topics that may be gone by then."""
+
     book: Book  # of those who write in transactions
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.made: list[Partition] = []
+        self.unmarked: list[str] = []
 
     def leader(self) -> BrokerId:
         """A partition's leader; every second time a coordinator's."""
@@ -107,9 +115,10 @@ TRANSACTION_FAULTS: Final[dict[str, Fault]] = {
     AT_A_DELETION: TransactionFaults.at_a_deletion,
     "left-behind": aimed_transactions.left_behind,
     "late-batch": aimed_transactions.late_batch,
+    "late-word": late_words.late_word,
 }
 # An upgrade begins with another cluster, and scenes are for moments that they are aimed at.
-ASKED_FOR: Final = (UPGRADE, "late-batch", AT_A_DELETION)
+ASKED_FOR: Final = (UPGRADE, "late-batch", "late-word", AT_A_DELETION)
 # Those of transactions twice as often as the others.
 OF_TRANSACTIONS: Final = tuple(
     name for name in TRANSACTION_FAULTS if name not in FAULTS and name not in ASKED_FOR

@@ -268,6 +268,7 @@ class TransactionsRun:
         for topic, partition in [
             *self._places,
             *(place for scene in self.scenes for place in scene.wanted_stable()),
+            *self.faults.made,
             *(("__consumer_offsets", place) for place in range(2)),
         ]:
             state = image.partition(topic, partition)
@@ -277,7 +278,8 @@ class TransactionsRun:
                 at = here.last_stable_offset, here.high_watermark, here.log.log_end_offset
                 if (name.topic, name.partition) == (topic, partition) and len(set(at)) > 1:
                     return f"{name} on {state.leader} is stable to {at[0]}, committed to {at[1:]}"
-        gone = [*CHURNED, *(topic for scene in self.scenes for topic in scene.unmarked)]
+        gone = [*CHURNED, *self.faults.unmarked]
+        gone += [topic for scene in self.scenes for topic in scene.unmarked]
         late = [str(each) for each in self.watch.decisions.unfinished(gone=gone)]
         return "; ".join(late[:5])
 

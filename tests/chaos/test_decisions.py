@@ -52,6 +52,18 @@ def test_a_late_marker_that_ends_the_next_transaction_is_seen() -> None:
     assert rules(*GOOD, decided("Ongoing"), marked(ends=False, offset=12)) == []
 
 
+def test_a_topic_that_was_deleted_owes_no_marker_and_the_next_of_its_name_does() -> None:
+    decisions = Decisions()
+    for seen in GOOD[:3]:  # t-1 is not marked
+        assert decisions.see(seen) == []
+    decisions.gone("t-1")
+    decisions.see(GOOD[4])
+    assert decisions.unfinished() == []
+    again = [decided("Ongoing"), decided("PrepareCommit"), marked("t-0"), GOOD[4]]
+    assert [each.rule for seen in again for each in decisions.see(seen)] == []
+    assert [each.rule for each in decisions.unfinished()] == ["marker-missing"]
+
+
 def test_a_marker_in_a_partition_that_is_not_in_the_decision_is_seen() -> None:
     assert rules(decided("PrepareCommit"), marked("t-2")) == ["marker-elsewhere"]
 

@@ -48,3 +48,12 @@ def test_a_batch_that_comes_after_its_transaction_is_refused() -> None:
         "transaction_abortable",
         "invalid_txn_state",
     }
+
+
+@pytest.mark.parametrize(("seed", "wanted"), [(0, "none"), (3, "transaction_abortable")])
+def test_a_word_that_comes_into_the_next_topic_of_its_name_counts_for_nothing(
+    seed: int, wanted: str
+) -> None:
+    """Its producer's next transaction is one of its own there, and a batch of the one before is not let in."""
+    _, said = played("transactions", "late-word", seed, seconds=4.0, workloads=("bank",))
+    assert [line.partition("told=")[2] for line in said if line.startswith("late")] == [wanted]
