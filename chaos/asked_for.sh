@@ -40,6 +40,7 @@ run --campaign cluster --faults put-back-disk,kill --at-once 1                  
 # Scenes: who was left behind is asked first, a write is shown before others have it, a batch comes after its transaction,
 # a coordinator's word into the next topic of its name.
 run --campaign cluster --faults left-behind,unheard-write --seconds 12
+run --campaign cluster --faults slow-reader,kill --workloads expiring # a file goes, and some of it is on its way
 run --campaign transactions --faults left-behind,late-batch,late-word --seconds 12
 run --campaign transactions --faults at-a-deletion --workloads churn     # a coordinator sleeps while a topic is made anew
 run --campaign transactions --faults upgrade,kill,reset --workloads bank # transaction.version 0 to 2, a node at a time

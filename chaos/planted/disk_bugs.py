@@ -3,10 +3,11 @@
 from typing import Any
 
 from fencepost.replication.first_reads import FirstReads
-from fencepost.replication.log import settle, sync, truncation
+from fencepost.replication.log import settle, shrinking, sync, truncation
 from fencepost.replication.log.cleaner import Cleaner
 from fencepost.replication.scrubber import Scrubber
 
+from ..sim.disk import SimDisk
 from .bugs import Patch, bug
 
 CLEANED = (
@@ -82,3 +83,16 @@ def rot_not_looked_for(patch: Patch) -> None:
 
     patch.put(Scrubber, "_pass", nothing)
     patch.put(FirstReads, "check", lambda *_args, **_named: None)
+
+
+@bug(
+    seen_by="damaged",
+    campaign="cluster",
+    faults="slow-reader",
+    workloads="expiring",
+    seeds=20,
+)
+def files_are_cut_inside_of_pages(patch: Patch) -> None:
+    """A file that goes is cut anywhere, and what of that page is on its way to a reader becomes zeros. (A bug that was here once.)"""
+    patch.put(SimDisk, "cut_bytes", 1)
+    patch.put(shrinking, "PIECE_BYTES", 300)

@@ -25,6 +25,7 @@ from .cluster_rare_disks import (
 )
 from .cluster_rare_faults import clock, drift, each_write, reorder, suspend
 from .cluster_stopped_rot import rotten_stopped
+from .slow_reader import slow_reader
 
 FAULTS: Final[dict[str, Fault]] = {
     "kill": ClusterFaults.kill,
@@ -69,6 +70,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "each-write": each_write,
     "left-behind": left_behind,
     "unheard-write": unheard_write,
+    "slow-reader": slow_reader,
 }
 # Only when asked for: runs in which everything happens have worse.
 ASKED_FOR: Final = (
@@ -79,6 +81,7 @@ ASKED_FOR: Final = (
     "each-write",
     "left-behind",
     "unheard-write",
+    "slow-reader",
 )
 _ON_TOP: Final = {name for _, names in ON_TOP.values() for name in names}
 USUAL: Final = tuple(name for name in FAULTS if name not in (*ASKED_FOR, *_ON_TOP))

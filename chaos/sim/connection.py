@@ -13,8 +13,10 @@ from fencepost.cluster.base.ports import Chunk, FileSlice, Log
 from fencepost.cluster.base.real_connection import LINGER_S, READ_AHEAD_MAX
 from fencepost.cluster.base.sending import WRITE_HIGH, WRITE_LOW
 
+from .file_node import Lent
 from .loop import Incarnation
-from .network import DATA, FIN, RST, SEGMENT_MAX, Network, Pipe
+from .network import DATA, FIN, RST, SEGMENT_MAX, Network, Pipe, Sharing
+from .sim_file import SimFile
 
 # A cold file range makes the bytes behind it wait this long.
 COLD_READ_S: Final = (0.000_1, 0.005)
@@ -105,11 +107,15 @@ class SimConnection:
             return
         delay = 0.0
         parts: list[bytes | bytearray | memoryview] = []
+        sharing: list[tuple[Lent, int]] = []
         try:
             for chunk in chunks:
                 if isinstance(chunk, FileSlice):
                     data, waited = self._bytes_of(chunk)
                     delay += waited
+                    assert isinstance(chunk.file, SimFile)
+                    at = sum(map(len, parts))
+                    sharing.append((chunk.file.lend(chunk.position, chunk.length), at))
                     parts.append(data)
                 else:
                     parts.append(chunk)
@@ -117,7 +123,7 @@ class SimConnection:
             self._log.error("file_range_unreadable", error=str(error))
             self.abort()
             return
-        self._send(b"".join(parts), delay)
+        self._send(b"".join(parts), delay, sharing)
 
     def _bytes_of(self, chunk: FileSlice) -> tuple[bytes, float]:
         data = chunk.file.read_cached(chunk.position, chunk.length)
@@ -129,23 +135,26 @@ class SimConnection:
             raise OSError(errno.EIO, "the file is shorter than what was promised", chunk.file.path)
         return data, delay
 
-    def _send(self, data: bytes, delay: float) -> None:
+    def _send(self, data: bytes, delay: float, sharing: Sharing) -> None:
         network, rng = self._network, self._network.rng
         odds = network.odds(self.machine, self.peer_machine)
         if odds.reset_odds and rng.random() < odds.reset_odds:
-            self._out.push(DATA, data[: rng.randint(0, len(data))], delay=delay)
+            some = data[: rng.randint(0, len(data))]
+            self._out.push(DATA, some, delay=delay, sharing=sharing)
             self.break_off(keep=self._out.size)
             return
         is_split = odds.split_odds and len(data) > 1 and rng.random() < odds.split_odds
         if not is_split and 0 < len(data) <= SEGMENT_MAX:
-            self._out.push(DATA, data, delay=delay)  # the usual case of what follows
+            # The usual case of what follows.
+            self._out.push(DATA, data, delay=delay, sharing=sharing)
             return
         cuts = [0, *range(SEGMENT_MAX, len(data), SEGMENT_MAX), len(data)]
         if is_split:
             cuts = sorted([*cuts, *(rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3)))])
         for start, stop in itertools.pairwise(cuts):
             if start < stop:
-                self._out.push(DATA, data[start:stop], delay=delay)
+                here = [(lent, at - start) for lent, at in sharing]
+                self._out.push(DATA, data[start:stop], delay=delay, sharing=here)
 
     async def drain(self) -> None:
         self.incarnation.check()

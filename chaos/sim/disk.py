@@ -18,6 +18,7 @@ from fencepost.cluster.base.ports import Buffer, File
 
 from .disk_faults import CHANGES, DiskFaults, Range
 from .disk_work import Job
+from .file_node import LENT_PAGE
 from .filesystem import FileSystem, Folder
 from .habits import NAME_BYTES, PLAIN, DiskHabits
 from .loop import Incarnation, SimLoop
@@ -79,7 +80,7 @@ class MachineDisk:
 class SimDisk:
     """See `ports.Disk`."""
 
-    cut_bytes = 1  # what was sent is a copy
+    cut_bytes = LENT_PAGE
 
     def __init__(self, machine: MachineDisk, incarnation: Incarnation) -> None:
         self.machine = machine

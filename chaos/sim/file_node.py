@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 PAGE: Final = 4096
 SECTOR: Final = 512
+# Of what is lent to a connection (sendfile): as small beside the files of a run as the kernel's largest beside real ones.
+LENT_PAGE: Final = 512
 # The kernel writes back what is old on its own; it also bounds what a simulated file costs.
 UNSYNCED_BYTES_MAX: Final = 32 * 1024 * 1024
 
@@ -25,8 +27,10 @@ class FileNode:
         "cold",
         "content",
         "durable",
+        "edits",
         "first",
         "flips",
+        "lent_end",
         "links",
         "opens",
         "unsynced",
@@ -43,8 +47,17 @@ class FileNode:
         self.opens = 0
         self.cold = False
         self.flips: list[tuple[int, int]] = []  # position and bit of what has rotted
+        self.lent_end = 0  # connections may have bytes on their way up to here
+        self.edits: list[Write] = []  # of those bytes, and none behind them
+
+    def lend(self, position: int, length: int) -> "Lent":
+        """What a connection sends of it, and does not copy."""
+        self.lent_end = max(self.lent_end, position + length)
+        return Lent(self, position, length, len(self.edits))
 
     def change(self, write: Write) -> None:
+        if write.position < self.lent_end:
+            self.edits.append(write)
         apply(self.content, write)
         if self.flips:
             self._forget_flips(write)
@@ -112,6 +125,35 @@ class FileNode:
         for position, bit in self.flips:
             content[position] ^= 1 << bit
         return bytes(content)
+
+
+class Lent(NamedTuple):
+    """Bytes of a file that are on their way as the kernel's own pages.
+
+    Whoever writes to such a page writes into what is on its way. Who cuts the file inside of one makes zeros of the rest of
+    it; whole pages that go are out of the file, and stay as they are until they have been sent.
+    """
+
+    node: FileNode
+    position: int
+    length: int
+    edits_before: int
+
+    def has_changed(self) -> bool:
+        return len(self.node.edits) > self.edits_before
+
+    def edit(self, sent: bytearray, at: int) -> None:
+        """`sent` has them at `at`, some of which may be outside of it."""
+        for position, data, _ in self.node.edits[self.edits_before :]:
+            if data is None:
+                data = bytes(-position % LENT_PAGE)
+            first, last = self.position, self.position + self.length
+            start, stop = max(position, first, first - at), min(position + len(data), last)
+            stop = min(stop, first - at + len(sent))
+            if start < stop:
+                sent[at + start - first : at + stop - first] = data[
+                    start - position : stop - position
+                ]
 
 
 def apply(content: bytearray, write: Write) -> None:

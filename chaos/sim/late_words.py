@@ -19,7 +19,7 @@ from .aimed_faults import scene
 from .aimed_transactions import BareProducer, bare_producer
 from .bystander import GivenUp
 from .cluster_nodes import node_name
-from .left_behind import ANSWERED_S, Scene
+from .left_behind import Scene
 
 if TYPE_CHECKING:
     from .transaction_faults import TransactionFaults
@@ -146,5 +146,4 @@ async def _write(producer: BareProducer, topic: PassingTopic) -> str:
         transactional=True,
     )
     asking = producer.produce(topic.leader, *topic.place, bytes(batch))
-    async with asyncio.timeout(ANSWERED_S):
-        return str((await asking).error_code.name)
+    return str((await asking).error_code.name)

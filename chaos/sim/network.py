@@ -9,13 +9,14 @@ PROVED BY  tests/sim/test_sim_net.py::test_bytes_arrive_in_order_in_pieces_of_an
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.framing import SCRATCH_SIZE
 
+from .file_node import Lent
 from .loop import SimLoop
 from .trace import Trace
 
@@ -32,6 +33,9 @@ LOOPBACK_S: Final = (0.000_01, 0.000_05)
 RETRANSMIT_S: Final = (0.2, 1.0)
 EPHEMERAL_PORT_FIRST: Final = 40_000
 Range = tuple[float, float]
+Sharing = Sequence[
+    tuple[Lent, int]
+]  # where in a piece of what is sent it stands, which may be before its beginning
 
 
 @dataclass(slots=True)
@@ -178,14 +182,17 @@ class Pipe:
         self._network = network
         self._source = source
         self._target = target
-        self._queue: deque[tuple[float, str, bytes]] = deque()
+        self._queue: deque[tuple[float, str, bytes, Sharing]] = deque()
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._blocked = False
         self.size = 0
 
-    def push(self, kind: str, data: bytes = b"", *, delay: float = 0.0) -> None:
+    def push(
+        self, kind: str, data: bytes = b"", *, delay: float = 0.0, sharing: Sharing = ()
+    ) -> None:
+        """`sharing` says where in `data` pages of files are."""
         network = self._network
         source, target = self._source.machine, self._target.machine
         if kind == RST and self._blocked:
@@ -193,20 +200,20 @@ class Pipe:
             self._blocked = False
         due = network.loop.time() + delay + network.delay(source, target, len(data))
         self._last = max(self._last, due)
-        self._queue.append((self._last, kind, data))
+        self._queue.append((self._last, kind, data, sharing))
         self.size += len(data)
         if self._timer is None:
             self._arm(0.0)
 
     def clear(self, keep: int = 0) -> None:
         """Drop what is under way, but for the first `keep` bytes and a reset, which is no data to lose."""
-        kept: deque[tuple[float, str, bytes]] = deque()
-        for due, kind, data in self._queue:
+        kept: deque[tuple[float, str, bytes, Sharing]] = deque()
+        for due, kind, data, sharing in self._queue:
             if kind == RST or (kind == DATA and keep > 0):
-                kept.append((due, kind, data[:keep]))
+                kept.append((due, kind, data[:keep], sharing))
                 keep -= len(data)
         self._queue = kept
-        self.size = sum(len(data) for _, _, data in kept)
+        self.size = sum(len(data) for _, _, data, _ in kept)
 
     def retry(self, delay: float) -> None:
         self._network.unstall(self)
@@ -227,7 +234,7 @@ class Pipe:
         source, target = self._source, self._target
         now = network.loop.time()
         while queue and queue[0][0] <= now:
-            _, kind, data = queue[0]
+            _, kind, data, sharing = queue[0]
             if not network.reaches(source.machine, target.machine):
                 self._stall()
                 return
@@ -236,6 +243,8 @@ class Pipe:
                 return
             queue.popleft()
             self.size -= len(data)
+            if sharing:
+                data = _as_it_is(data, sharing)
             target.arrived(kind, data)
             source.sent()
         self._arm(now)
@@ -261,3 +270,14 @@ class Pipe:
         self.clear()
         self._stall_timer = None
         self._network.unstall(self)
+
+
+def _as_it_is(data: bytes, sharing: Sharing) -> bytes:
+    """By now: pages of files that were sent are what has been made of them since."""
+    changed = [each for each in sharing if each[0].has_changed()]
+    if not changed:
+        return data
+    now = bytearray(data)
+    for lent, at in changed:
+        lent.edit(now, at)
+    return bytes(now)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.cluster.base.ports import Buffer
 
-from .file_node import FileNode, Write
+from .file_node import FileNode, Lent, Write
 
 if TYPE_CHECKING:
     from .disk import SimDisk
@@ -96,6 +96,10 @@ class SimFile:
         if self._node.cold or (cold_odds and machine.rng.random() < cold_odds):
             return None
         return self.read(position, length)
+
+    def lend(self, position: int, length: int) -> Lent:
+        """What was read is sent, and is not copied."""
+        return self._node.lend(position, length)
 
     def read_once(self, position: int, length: int) -> bytes:
         was_cold = self._node.cold

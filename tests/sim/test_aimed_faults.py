@@ -14,7 +14,9 @@ def played(campaign: str, fault: str, seed: int, **more: object) -> tuple[Outcom
     outcome = run_plan(plan, told.append)
     assert outcome.failure == "", outcome.failure
     said = [line.split(" ", 2)[2] for line in told if line.split(" ", 2)[1] == "chaos"]
-    return outcome, [line for line in said if line.startswith(("played ", "asked ", "late "))]
+    return outcome, [
+        line for line in said if line.startswith(("played ", "asked ", "late ", "read "))
+    ]
 
 
 @pytest.mark.parametrize("seed", [1, 2])  # in which both are asked within the time
@@ -57,3 +59,10 @@ def test_a_word_that_comes_into_the_next_topic_of_its_name_counts_for_nothing(
     """Its producer's next transaction is one of its own there, and a batch of the one before is not let in."""
     _, said = played("transactions", "late-word", seed, seconds=4.0, workloads=("bank",))
     assert [line.partition("told=")[2] for line in said if line.startswith("late")] == [wanted]
+
+
+def test_what_is_on_its_way_stays_what_it_was_while_its_file_goes() -> None:
+    _, said = played("cluster", "slow-reader", 1, seconds=4.0, workloads=("expiring",))
+    read = [line for line in said if line.startswith("read")]
+    assert read
+    assert all("told=none" in line for line in read)

@@ -4,8 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from fencepost.chaos.sim.file_node import LENT_PAGE
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ConnectionLost
+from fencepost.cluster.base.ports import FileSlice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +105,38 @@ async def test_a_one_way_cut_lets_the_other_direction_through(world: World) -> N
         await world.node("b").net.connect("a", 1, timeout_s=3.0)
     world.net.heal("a", "b")
     assert await b.read_frame(100) == b"one"
+
+
+@pytest.mark.parametrize("split_odds", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("size", "more", "wanted"),
+    [
+        (LENT_PAGE + 100, b"", b"a" * (LENT_PAGE + 100) + bytes(LENT_PAGE - 100) + b"a" * LENT_PAGE),
+        (LENT_PAGE, b"", b"a" * 3 * LENT_PAGE),  # whole pages are out of the file, and are what they were
+        (2 * LENT_PAGE, b"b" * 10, b"a" * 2 * LENT_PAGE + b"b" * 10 + b"a" * (LENT_PAGE - 10)),
+        (3 * LENT_PAGE, b"b" * 10, b"a" * 3 * LENT_PAGE),
+    ],
+    ids=["cut inside of a page", "cut between pages", "cut, and written again", "written on"],
+)  # fmt: skip
+def test_what_was_sent_of_a_file_is_what_becomes_of_its_pages_on_the_way(
+    size: int, more: bytes, wanted: bytes, split_odds: float
+) -> None:
+    async def main(world: World) -> bytes | memoryview | None:
+        a, b = await pair(world)
+        file = world.node("a").disk.open("/data/file", create=True)
+        file.append([b"a" * 3 * LENT_PAGE])
+        world.net.cut("a", "b")
+        head = (10 + 3 * LENT_PAGE).to_bytes(4, "big") + b"0123456789"
+        a.write([head, FileSlice(file, 0, 3 * LENT_PAGE)])
+        file.truncate(size)
+        file.append([more])
+        world.net.heal("a", "b")
+        return await b.read_frame(10 * LENT_PAGE)
+
+    with World(3) as world:
+        world.node("a"), world.node("b")
+        world.net.link_default.split_odds = split_odds
+        assert bytes(world.run(main(world)))[10:] == wanted
 
 
 @in_world
