@@ -46,6 +46,8 @@ class FollowerSide(LeaderSide):
         self._owed: Owed | None = None
         self._receiving: SnapshotReceiving | None = None
         self._rests_until = 0.0  # after a snapshot that can't be read
+        # A term, and what its leader had committed when it last sent what fits on this log.
+        self._fitted = (0, 0)
         self.to_install: Snapshot | None = None
         super().__init__(*args)
         self.election = ElectionMachine(self._now(), self._draw, first=self.journal.vote.fresh)
@@ -79,6 +81,7 @@ class FollowerSide(LeaderSide):
             answer = {"type": "gap", "next_index": verdict.next_index, "stamp": stamp}
             self._transport.say(node_id, answer)
             return
+        self._fitted = self.term, message["commit_index"]
         if verdict.cut_from is not None:
             self._cut_from(verdict.cut_from)
             self._owed = None
@@ -115,12 +118,13 @@ class FollowerSide(LeaderSide):
         self._transport.say(owed.leader_id, answer)
 
     def maybe_grow_up(self) -> None:
-        """A fresh voter has all that was committed when its leader, in this term, last said so.
+        """A fresh voter has all that was committed when its leader, in this term, last sent what fits on its log. One that has not
+        heard yet how little there is here may count what there was before its disk was lost, and commit more by that.
 
         Its vote in this term is the leader's: it may have given it before its disk was lost.
         """
-        vote, known = self.journal.vote, self._SyncObj__leaderCommitIndex
-        if not vote.fresh or self.leads or self.leader_id is None or known is None:
+        vote, (term, known) = self.journal.vote, self._fitted
+        if not vote.fresh or self.leads or self.leader_id is None or term != self.term:
             return
         if self.applied_index < known or self.journal.durable_last < known:
             return

@@ -22,6 +22,7 @@ from ..base.ports import Env
 from ..metadata.image import ClusterImage
 from ..metadata.machine import Applied, MetadataMachine, Result
 from ..metadata.refusal import Refused
+from . import voter_checks as checks
 from .held import NEVER, NEVER_HAPPENED, SUCCESS, Snapshots
 from .journal import JournalLost
 from .lead_news import Lead, LeadNews
@@ -32,7 +33,6 @@ from .redirected import in_world
 from .store import FULL, Store, open_folder
 from .transport import Links, QuorumTransport
 from .view import QuorumView, view_of
-from .voter_checks import change_of_committed, check_majority_answers, wait_answers, wait_caught_up
 from .voters import Address, VoterChangeRefused, Voters, write_voters
 
 PROPOSALS_MAX: Final = 10_000  # that wait for an answer at one time
@@ -94,10 +94,7 @@ class Quorum:
             self._machine.restore(snapshot.machine)
             self._snapshots.newest = snapshot
         with in_world(self._env):
-            raft = Raft(
-                self.node_id, self._first_voters, self._journal, self._transport, self._snapshots,
-                self._apply,
-            )  # fmt: skip
+            raft = Raft(*who, self._journal, self._transport, self._snapshots, self._apply)
             if self._links is not None:
                 raft.listen(self._env.clock.steady())
         self._transport.term = lambda: raft.term
@@ -190,16 +187,18 @@ class Quorum:
             raise VoterChangeRefused(ErrorCode.request_timed_out, why)
         self._changing_voters = True
         try:
-            wanted = change_of_committed(self._leading(), add=add, remove=remove)
+            wanted = checks.change_of_committed(self._leading(), add=add, remove=remove)
             if add is not None:
-                await wait_caught_up(self._leading, self._env.clock, add[0])
-            await wait_answers(self._leading, self._env.clock, wanted)
+                await checks.wait_caught_up(self._leading, self._env.clock, add[0])
+            await checks.wait_answers(self._leading, self._env.clock, wanted)
             raft = self._leading()
-            changed = change_of_committed(raft, add=add, remove=remove)
+            changed = checks.change_of_committed(raft, add=add, remove=remove)
             check()
-            check_majority_answers(raft, self._env.clock, changed)
+            checks.check_majority_answers(raft, self._env.clock, changed)
             packed = write_voters(changed)
             await self._ask(lambda raft, decided: raft.submit_voters(packed, decided))
+            if remove is not None and raft.is_alone:
+                await checks.wait_told(self._leading, self._env.clock, remove)
         finally:
             self._changing_voters = False
 

@@ -1,9 +1,14 @@
-"""What has to be so before the voters change.
+"""What has to be so before the voters change, and before a change is called done.
 
 INVARIANT  when a new set of voters is proposed, a majority of it has just answered, and who is new to it holds the log.
 PREVENTS   a person who removes a voter that lives while another one is dead: nobody could agree on anything any more, the
            change itself and taking it back included. And a commit that waits until a newcomer has been sent the log.
 PROVED BY  tests/cluster/quorum/test_quorum_members.py::test_a_voter_that_is_needed_is_not_removed
+
+INVARIANT  who made the last voter one of two holds that it votes no more, twice, when its removal is called done.
+PREVENTS   1. of 1 and 2, 1 removes 2, which is cut off, and commits that alone, as any majority of {1} may   2. 3 is added, and 1
+           and 3 agree on more   3. the disk of 1 is lost, 2 is back   4. by the set that it knows 2 has all votes: 1's and its own.
+PROVED BY  tests/cluster/quorum/test_quorum_members.py::test_who_was_one_of_two_has_heard_that_it_votes_no_more
 """
 
 from collections.abc import Callable
@@ -41,6 +46,23 @@ async def wait_caught_up(leading: Callable[[], Raft], clock: Clock, node_id: Bro
         if clock.steady() >= deadline:
             why = f"Node {node_id} does not follow the metadata log: start it, then add it."
             raise VoterChangeRefused(ErrorCode.request_timed_out, why)
+        await clock.sleep(CATCH_UP_POLL_S)
+
+
+async def wait_told(leading: Callable[[], Raft], clock: Clock, removed: BrokerId) -> None:
+    """Until it has heard of it. VoterChangeRefused, though it is done: somebody has to know what may come of it."""
+    deadline = clock.steady() + CATCH_UP_S
+    while True:
+        raft = leading()
+        progress = raft.progress.get(removed)
+        if progress is not None and progress.match_index >= raft.sets.index:
+            return
+        if clock.steady() >= deadline:
+            raise VoterChangeRefused(
+                ErrorCode.request_timed_out,
+                f"Node {removed} votes no more, and has not heard of it: it might be elected by what it knew before. Start it, or "
+                "have it start with an empty log.dir.",
+            )
         await clock.sleep(CATCH_UP_POLL_S)
 
 

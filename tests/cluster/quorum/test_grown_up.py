@@ -34,3 +34,27 @@ def test_what_a_leader_of_before_had_committed_says_nothing_of_what_this_ones_ha
     with in_world(one.env):
         one.raft.maybe_grow_up()
     assert not one.journal.vote.fresh
+
+
+def test_what_a_leader_says_that_counts_on_the_lost_disk_is_not_all_it_has_committed(world) -> None:
+    """1. leader 2 has committed up to 20, and 21 waits for its own disk; this node had it, and 3 has not   2. this one's disk is
+    lost, and 2 says "20" to it   3. 2's disk has 21, which is committed by what this node said before   4. its answer, that it
+    has nothing, comes, and it is sent a snapshot up to 20. By its full vote 3 would be elected, without 21."""
+    one = Peers(world, fresh=True)
+    assert one.append(6, (21, 6), commit=20) == [(2, "gap")]
+    snapshot = Snapshot(Entry(b"\x00x", 19, 6), Entry(b"\x00x", 20, 6), b"", VOTERS)
+    with in_world(one.env):
+        one.raft.snapshots.newest = snapshot
+        one.raft.install(snapshot)
+        one.raft.installed()
+    one.sync()
+    with in_world(one.env):
+        one.raft.maybe_grow_up()
+    assert one.raft.has_begun_term and one.journal.vote.fresh
+    last = {"previous_index": 20, "previous_term": 6, "entries": [Entry(b"\x00x", 21, 6)]}
+    one.hear(2, 6, "append_entries", commit_index=21, stamp=0.0, **last)
+    one.sync()
+    one.tick()
+    with in_world(one.env):
+        one.raft.maybe_grow_up()
+    assert not one.journal.vote.fresh
