@@ -1,7 +1,6 @@
 """`fencepost node`: the nodes of a cluster; empty one, give a new one its share, even them out."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,14 +11,24 @@ from fencepost.cluster.wire.api import ApiKey
 
 from ..few import few
 from . import voters
-from .checked import Failed, NotUnderstood, amount, number, whole
-from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, goes_on, run_safely, say
+from .agreed_moves import (
+    add_plan_arguments,
+    agreed,
+    check_pace,
+    move_all,
+    partitions_of,
+    places_of,
+    racks_of,
+    say_unless_json,
+    show_moved,
+)
+from .checked import Failed, number
+from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
 from .leading import need_leader, of_now
 from .move_plan import (
     Move,
     Place,
     PlanImpossible,
-    after,
     leaders_first,
     loads,
     plan_add,
@@ -28,21 +37,17 @@ from .move_plan import (
 )
 from .moving import (
     CANCEL,
-    Carrier,
-    carry_out,
     elect_preferred,
     order,
     reassigning,
 )
 from .output import show, show_json, show_size
-from .throttling import Throttle, lift_throttle
+from .throttling import lift_throttle
 from .wire import Wire, check_known, read_image, read_sizes, state_of
 
-PARALLEL, PARALLEL_MAX = 10, 10_000
-THROTTLE_MAX: Final = 1_000_000  # MB/s, more than any network
+PARALLEL: Final = 10
 # A topic that is created while a node is emptied may get replicas there.
 DRAIN_ROUNDS: Final = 5
-SHOWN_MAX: Final = 20  # moves of a plan that are shown one by one
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,11 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     forget.set_defaults(action=_forget)
     voters.configure(actions)
     for action in (drain, add, even):
-        action.add_argument("--dry-run", action="store_true", help="only show what would move")
-        action.add_argument("--yes", action="store_true", help="don't ask")
-        action.add_argument(
-            "--throttle", type=amount, metavar="MB/s", help="no node copies more than this"
-        )
+        add_plan_arguments(action)
         action.add_argument(
             "--parallel",
             type=number,
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire)
-        places = _places(image, read_sizes(wire, image))
+        places = places_of(image, read_sizes(wire, image))
     found = loads(places, image.brokers)
     led = dict.fromkeys(found, 0)
     for topic in image.topics.values():
@@ -114,7 +115,7 @@ def _list(arguments: argparse.Namespace) -> int:
     show(header, rows, as_json=arguments.json)
     moving = sum(each.is_moving for topic in image.topics.values() for each in topic.partitions)
     if moving and not arguments.json:
-        print(f"{_partitions(moving)} on the move; {CANCEL} stops them")
+        print(f"{partitions_of(moving)} on the move; {CANCEL} stops them")
     return wire.code
 
 
@@ -123,11 +124,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _drain(arguments: argparse.Namespace) -> int:
     """What comes to it meanwhile is moved as well: nobody else knows that it is being emptied."""
-    _check_pace(arguments)
+    check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
         moves, image, places, racks = _away_from(wire, node)
-        if not _agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
+        if not agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
             return EXIT_OK
         moved, done = _move_away(arguments, wire, moves, image)
         rounds = 1
@@ -142,12 +143,12 @@ def _drain(arguments: argparse.Namespace) -> int:
             moves, image, _, _ = _away_from(wire, node)
             more, done = _move_away(arguments, wire, moves, image)
             moved += more
-        _show_moved(arguments, moved, done=done)
+        show_moved(arguments, moved, done=done)
         if not done:
             return EXIT_FAILED
         why_not = voters.why_not_to_stop(wire, node)
     if why_not is None:
-        _say(arguments, f"node {node} is empty: it may be stopped and forgotten")
+        say_unless_json(arguments, f"node {node} is empty: it may be stopped and forgotten")
     else:  # a program is told, too: on standard error
         (say if arguments.json else print)(f"node {node} is empty, but {why_not}")
     return EXIT_OK
@@ -158,7 +159,7 @@ def _away_from(
 ) -> tuple[list[Move], ClusterImage, list[Place], dict[int, str | None]]:
     image, places = _look(wire)
     check_known(image, node)
-    racks = {**_racks(image), node: image.brokers[BrokerId(node)].rack}
+    racks = {**racks_of(image), node: image.brokers[BrokerId(node)].rack}
     down = [f"node {each}" for each in sorted({*image.brokers} - {*racks})]
     try:
         moves = _planned(lambda: plan_drain(places, racks, node))
@@ -179,7 +180,7 @@ def _move_away(
     if relieved:
         order(wire, [(move.topic, move.partition, move.after) for move in relieved])
         elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
-    return _move(arguments, wire, moves, image)
+    return move_all(arguments, wire, moves, image)
 
 
 def _names_on(wire: Wire, node: int) -> list[str]:
@@ -192,30 +193,30 @@ def _names_on(wire: Wire, node: int) -> list[str]:
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    _check_pace(arguments)
+    check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
         check_known(image, node)
-        racks = _racks(image)
+        racks = racks_of(image)
         moves = _planned(lambda: plan_add(places, racks, node))
-        if not _agreed(arguments, moves, places, racks, f"node {node} has its share"):
+        if not agreed(arguments, moves, places, racks, f"node {node} has its share"):
             return EXIT_OK
-        moved, done = _move(arguments, wire, moves, image)
-    _show_moved(arguments, moved, done=done)
+        moved, done = move_all(arguments, wire, moves, image)
+    show_moved(arguments, moved, done=done)
     return EXIT_OK if done else EXIT_FAILED
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
-    _check_pace(arguments)
+    check_pace(arguments)
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
-        racks = _racks(image)
+        racks = racks_of(image)
         moves = _planned(lambda: plan_rebalance(places, racks))
-        if not _agreed(arguments, moves, places, racks, "the nodes are even"):
+        if not agreed(arguments, moves, places, racks, "the nodes are even"):
             return EXIT_OK
-        moved, done = _move(arguments, wire, moves, image)
-    _show_moved(arguments, moved, done=done)
+        moved, done = move_all(arguments, wire, moves, image)
+    show_moved(arguments, moved, done=done)
     return EXIT_OK if done else EXIT_FAILED
 
 
@@ -247,19 +248,10 @@ def _forget(arguments: argparse.Namespace) -> int:
         reply = wire.ask(ApiKey.unregister_broker, broker_id=arguments.node)
     if reply.error_code is not ErrorCode.none:
         raise Failed(f"can't forget node {arguments.node}: {reply.error_message}")
-    _say(arguments, f"node {arguments.node} forgotten")
+    say_unless_json(arguments, f"node {arguments.node} forgotten")
     if arguments.json:
         show_json({"node": arguments.node, "error": None})
     return EXIT_OK
-
-
-def _check_pace(arguments: argparse.Namespace) -> None:
-    whole("--parallel", arguments.parallel, 1, PARALLEL_MAX)
-    rate = arguments.throttle
-    if rate is not None and not 0 < rate <= THROTTLE_MAX:
-        raise NotUnderstood(
-            f"--throttle {rate:g}: say more than 0, and at most {THROTTLE_MAX} MB/s"
-        )
 
 
 def _look(wire: Wire) -> tuple[ClusterImage, list[Place]]:
@@ -274,30 +266,10 @@ def _look(wire: Wire) -> tuple[ClusterImage, list[Place]]:
     ]
     if moving:
         raise Failed(
-            f"{_partitions(len(moving))} on the move already, {moving[0]} among them. Wait until that is"
+            f"{partitions_of(len(moving))} on the move already, {moving[0]} among them. Wait until that is"
             f" done (`fencepost node list`), or stop it: {CANCEL}."
         )
-    return image, _places(image, read_sizes(wire, image))
-
-
-def _places(image: ClusterImage, sizes: dict[tuple[str, int, BrokerId], int]) -> list[Place]:
-    return [
-        Place(
-            topic=topic.name,
-            partition=each.partition,
-            replicas=each.replicas,
-            size=max(
-                (sizes.get((topic.name, each.partition, node), 0) for node in each.replicas),
-                default=0,
-            ),
-        )
-        for topic in image.topics.values()
-        for each in topic.partitions
-    ]
-
-
-def _racks(image: ClusterImage) -> dict[int, str | None]:
-    return {broker.broker_id: broker.rack for broker in image.alive_brokers()}
+    return image, places_of(image, read_sizes(wire, image))
 
 
 def _planned(plan: Any) -> list[Move]:
@@ -306,86 +278,3 @@ def _planned(plan: Any) -> list[Move]:
     except PlanImpossible as impossible:
         raise Failed(str(impossible)) from impossible
     return moves
-
-
-def _agreed(
-    arguments: argparse.Namespace,
-    moves: Sequence[Move],
-    places: Sequence[Place],
-    racks: dict[int, str | None],
-    nothing: str,
-) -> bool:
-    """Show the plan; whether it is to be carried out."""
-    copied = sum(move.bytes_copied for move in moves)
-    if arguments.json and (arguments.dry_run or not moves):
-        show_json(_as_json(moves, copied, done=False))
-    if not moves:
-        _say(arguments, f"{nothing}: nothing moves")
-        return False
-    if not arguments.json:
-        _show_plan(moves, places, racks)
-        print(f"{_partitions(len(moves))} to change, {show_size(copied)} to copy")
-    if arguments.dry_run or arguments.yes:
-        return not arguments.dry_run
-    if not sys.stdin.isatty():
-        raise Failed("say --yes to do it, or --dry-run to only look")
-    if not goes_on():
-        raise Failed("nothing was moved")
-    return True
-
-
-def _show_plan(
-    moves: Sequence[Move], places: Sequence[Place], racks: dict[int, str | None]
-) -> None:
-    rows = [
-        (move.topic, move.partition, move.before, move.after, show_size(move.bytes_copied))
-        for move in moves[:SHOWN_MAX]
-    ]
-    show(("topic", "partition", "from", "to", "copied"), rows, as_json=False)
-    if len(moves) > SHOWN_MAX:
-        print(f"… and {len(moves) - SHOWN_MAX} more")
-    now, then = loads(places, racks), loads(after(places, moves), racks)
-    print()
-    change = [
-        (n, now[n][0], then.get(n, (0, 0))[0], now[n][1], then.get(n, (0, 0))[1]) for n in now
-    ]
-    show(("node", "replicas", "then", "leads", "then"), change, as_json=False)
-
-
-def _move(
-    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
-) -> tuple[list[Move], bool]:
-    """What was moved, and whether that is all."""
-    rate = None if arguments.throttle is None else round(arguments.throttle * 1e6)
-    throttle = Throttle(wire, sorted(image.topics), rate)
-    carrier = Carrier(wire, moves, arguments.parallel, throttle)
-    # What a program reads is one document at the end.
-    out = sys.stderr if arguments.json else sys.stdout
-    done = carry_out(carrier, say=lambda text: print(text, file=out))
-    elect_preferred(wire, [(move.topic, move.partition) for move in carrier.done])
-    return carrier.done, done
-
-
-def _show_moved(arguments: argparse.Namespace, moved: Sequence[Move], *, done: bool) -> None:
-    if arguments.json:
-        show_json(_as_json(moved, sum(each.bytes_copied for each in moved), done=done))
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
-
-
-def _as_json(moves: Sequence[Move], copied: int, *, done: bool) -> dict[str, Any]:
-    return {
-        "done": done,
-        "bytes_copied": copied,
-        "moves": [
-            {"topic": m.topic, "partition": m.partition, "from": m.before, "to": m.after}
-            for m in moves
-        ],
-    }
-
-
-def _say(arguments: argparse.Namespace, text: str) -> None:
-    if not arguments.json:
-        print(text)

@@ -1,4 +1,4 @@
-"""`fencepost partition`: which partitions are in trouble and why, and giving up what nobody can bring back.
+"""`fencepost partition`: which partitions are in trouble and why, moving one, and giving up what nobody can bring back.
 
 INVARIANT  an unclean election is asked for only where it elects whom the person was told of, or who has most; else it was no success.
 PREVENTS   records that only node 2 had, cut off as node 1 leads: `--replica 2` was said, or node 1 had a new disk and stood first.
@@ -21,6 +21,7 @@ from fencepost.cluster.metadata.offline import (
 )
 from fencepost.cluster.wire.api import ApiKey
 
+from . import partition_move
 from .checked import Failed, named, number
 from .cluster import EXIT_OK, add_cluster_arguments, run_safely
 from .leading import need_leader, of_now
@@ -61,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="who leads (default: who has most of it, of those that are alive)",
     )
     recover.set_defaults(action=_recover)
+    partition_move.configure(
+        actions.add_parser("move", help="say which nodes have it; out and in again copies it anew")
+    )
     for action in (listing, recover):
         add_cluster_arguments(action)
 

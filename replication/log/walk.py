@@ -49,7 +49,7 @@ class Cold(Exception):
 
 # With another replica: reassignments take this one out, which deletes its folder, and in again. Without: what is left.
 HOW_TO_MEND: Final = (
-    "Take this replica out of the partition and in again (kafka-reassign-partitions): it is copied anew."
+    "Take this replica out of the partition and in again (`fencepost partition move`): it is copied anew."
     " If it is the only one, restore the file, or have the partition recovered without what is lost"
 )
 

@@ -32,6 +32,7 @@ SEVERITIES = {"critical", "warning", "info"}
 TOLD = ["summary", "meaning", "look", "command"]
 # What a sentence leaves open in a command.
 PLACEHOLDERS = {
+    "NODES": "1,2",
     "BYTES": "1073741824",
     "CONNECTIONS": "10000",
     "FILE": "node.toml",

@@ -240,4 +240,4 @@ def test_a_list_of_damaged_logs_that_can_not_be_read_is_none(text: bytes) -> Non
 def test_damage_says_what_to_do() -> None:
     told = Damage(8, 10, f"{FOLDER}/{PARTITION}/0.log", 300, "rot").told()
     assert isinstance(told, LogDamaged)
-    assert "kafka-reassign-partitions" in str(told)
+    assert "`fencepost partition move`" in str(told)
