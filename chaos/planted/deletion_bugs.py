@@ -20,6 +20,7 @@ from .bugs import Patch, bug
     campaign="cluster",
     faults="delay kill kill-two",
     workloads="deletions",
+    seeds=60,
 )
 def deletions_are_answered_at_once(patch: Patch) -> None:
     """DeleteRecords is answered as soon as the leader has done it: who leads next has what was deleted."""

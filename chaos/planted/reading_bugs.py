@@ -28,7 +28,7 @@ def _sessions_take(patch: Patch, *, known: bool) -> None:
     patch.put(FetchSessions, "begin", begin)
 
 
-@bug(seen_by="no-progress", campaign="cluster", faults=FAULTS, workloads="sessions", seeds=20)
+@bug(seen_by="no-progress", campaign="cluster", faults=FAULTS, workloads="sessions", seeds=60)
 def sessions_hide_errors(patch: Patch) -> None:
     """A session leaves out what a partition refuses: whoever asks a node that leads it no more waits for ever."""
     right = Cached.tell
@@ -53,11 +53,11 @@ def sessions_take_no_newcomers(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="unread dead-client moved",
+    seen_by="unread dead-client moved reordered",
     campaign="cluster",
     faults="kill delay at-a-moment cut slow-disk",
     workloads="followers",
-    seeds=40,
+    seeds=60,
 )
 def followers_show_what_is_not_committed(patch: Patch) -> None:
     """A replica that follows shows all that it has copied, committed or not."""

@@ -180,7 +180,12 @@ def no_truncation(patch: Patch) -> None:
     patch.put(leader_feed, "answer", lambda *_, **__: GoOn())
 
 
-@bug(seen_by="unread dead-client", campaign="cluster", faults="kill power-one isolate")
+@bug(
+    seen_by="unread dead-client reordered",
+    campaign="cluster",
+    faults="kill power-one isolate",
+    seeds=40,
+)
 def reads_above_the_high_watermark(patch: Patch) -> None:
     """Consumers are shown what is written, committed or not."""
     right = log.Log.read

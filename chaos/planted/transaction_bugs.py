@@ -230,7 +230,12 @@ def failover_aborts_what_was_committed(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="no-progress", campaign="transactions", faults="clock reset kill", seconds=4.0, seeds=20
+    seen_by="no-progress",
+    campaign="transactions",
+    faults="clock delay-client",
+    workloads="bank append",
+    seconds=6.0,
+    seeds=60,
 )
 def transactions_age_by_the_wall_clock(patch: Patch) -> None:
     """A transaction's time is up by wall time: a clock that is set back keeps it open. (A bug that was here once.)"""
@@ -264,10 +269,12 @@ def marker_left_out(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="no-progress marker-missing",
+    seen_by="no-progress marker-missing G1a torn lost-write bank-sum bank-snapshot",
     campaign="transactions",
-    faults="kill isolate kill-coordinator at-a-decision",
+    faults="isolate kill-controller",
     workloads="bank",
+    seconds=6.0,
+    seeds=60,
 )
 def marker_refused_is_enough(patch: Patch) -> None:
     """A marker that its partition refused counts as written: the transaction is complete without it."""
