@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ..transactional.inputs import CHECKED
 from ..transactional.kept_topics import NOT_OURS_TO_ASK, readers
 
 ASK_S: Final = 20.0
@@ -37,7 +38,8 @@ def read_to_end(
 ) -> Iterator[Message]:
     """Of one partition, or of all, each in its order. KafkaException when there is no such topic; TimeoutError when a leader does
     not answer, or none has come to `at_least`; NotReadable when an open transaction is in the way."""
-    plain = {**readers(client), "group.id": "fencepost-reads", "enable.auto.commit": "false"}
+    plain = {**CHECKED, **readers(client), "group.id": "fencepost-reads"}
+    plain["enable.auto.commit"] = "false"
     committed = {"isolation.level": "read_committed", "enable.partition.eof": "true"}
     unread = _Unread(topic)
     told = {"auto.offset.reset": "error", "error_cb": unread.on_trouble}

@@ -19,7 +19,6 @@ be forgotten is, and rows that were rolled back (`rollbacks.py`): who does not r
 it for good: nobody comes by there again, so it begins anew once, and commits each transaction before that by itself.
 """
 
-import json
 import logging
 import threading
 import time
@@ -31,16 +30,17 @@ from .changes import READ, TRUNCATE, Change, Event, Idle, SchemaChange, Transact
 from .columns import Table, UnknownType
 from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, WrongPosition, position_of
+from .kept_place import as_kept, position_in
 from .kept_positions import COMPACT, KeptPositions, latest_by_key, refuse_losing
 from .log_connection import BinlogStream
-from .patterns import selects, widened
+from .patterns import selects
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
 from .rollbacks import Name as TransactionName
 from .rollbacks import Span, TakenBack
 from .schema_changes import refuse_another_key
 from .schema_statements import Name
-from .settings import INITIAL, NEVER, Settings
+from .settings import INITIAL, Settings
 from .transactions import NotWritten, Transactions
 from .troubles import OF_DATABASE, PASSING, Clocks, Part, raise_if_hopeless
 
@@ -134,7 +134,7 @@ class BinlogSource:
                 position = (
                     life.first_position(is_again=is_again)
                     if kept is None
-                    else _position_in(kept, database, settings)
+                    else position_in(kept, database.flavor, settings)
                 )
                 until = database.now() if settings.stop_when_caught_up else None
                 try:
@@ -245,7 +245,7 @@ class _Incarnation:
         """`until` is a position too: there it ends."""
         flavor = self._database.flavor
         self._database.close()  # it may take long until it is needed again
-        self._kept = self._as_kept(position)
+        self._kept = as_kept(position, self._database.flavor, self._settings)
         left_out = self._source._left_out
         with BinlogStream(
             self._settings,
@@ -353,7 +353,10 @@ class _Incarnation:
         return is_full or isinstance(event, Idle) or age_s * 1_000 >= self._settings.linger_ms
 
     def _commit(self, position: Position) -> None:
-        records, kept = self._transactions.records, self._as_kept(position)
+        records, kept = (
+            self._transactions.records,
+            as_kept(position, self._database.flavor, self._settings),
+        )
         self._source._step("committing")
         self._transactions.commit(kept)
         self._kept, self._since = kept, None
@@ -363,37 +366,3 @@ class _Incarnation:
         self._source.committed += records
         self._source.transactions += 1
         self._source._step("committed")
-
-    def _as_kept(self, position: Position) -> str:
-        told = {
-            "source": self._settings.source,
-            "flavor": self._database.flavor,
-            "gtid": str(position),
-            "tables": self._settings.tables,
-        }
-        return json.dumps(told)
-
-
-def _position_in(kept: str, database: Database, settings: Settings) -> Position:
-    try:
-        told = json.loads(kept)
-        flavor, position = told["flavor"], position_of(told["flavor"], told["gtid"])
-    except (ValueError, KeyError, TypeError) as trouble:
-        raise WrongPosition(
-            f"the position that {settings.position_topic} has for {settings.source} can't be read ({trouble}): it is {kept[:200]!r}. "
-            "Start with --resnapshot, or name the topic that has the right one (--position-topic)"
-        ) from trouble
-    if flavor != database.flavor:
-        raise CannotFollow(
-            f"{settings.source} has followed a database of the kind {flavor} so far, and {settings.database} is of the "
-            f"kind {database.flavor}: give the new one another --source, or start with --resnapshot"
-        )
-    # Older builds kept no patterns: nothing is known of what they followed.
-    more = widened(told["tables"], settings.tables) if "tables" in told else []
-    if more and settings.snapshot == INITIAL:
-        raise CannotFollow(
-            f"{settings.source} has followed --tables {','.join(told['tables'])} so far, and {','.join(more)} may match other tables, "
-            "whose rows it never read: start with --resnapshot, which reads all tables anew; or follow the others with another "
-            f"--source; or say --snapshot {NEVER}, to have only what changes in them from now on"
-        )
-    return position

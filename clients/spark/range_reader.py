@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
 from ..transactional import asking_others
+from ..transactional.inputs import UNREADABLE
 from . import c_library, client_settings, data_loss
 from .c_consumer import Columns, Fetched, PartitionConsumer
 from .offsets import Range
@@ -52,14 +53,6 @@ VANISHED: Final = (
 # A broker that is cut off from its cluster, or has just begun, may not know what is there, and says so at once. A new client asks
 # any of them first: what `ASKED_MIN` say one after another, for `GONE_S` at least, is believed. Not 30 s each.
 NEW_CLIENT: Final[Mapping[str, str]] = {"topic.metadata.propagation.max.ms": "1000"}
-# Records that nobody gets, however often they are asked for. Behind some of them librdkafka goes on as if they had never been.
-UNREADABLE: Final = (
-    KafkaError._BAD_MSG,
-    KafkaError._BAD_COMPRESSION,
-    KafkaError._NOT_IMPLEMENTED,
-    KafkaError.INVALID_MSG,
-    KafkaError.MSG_SIZE_TOO_LARGE,
-)
 UNIT_US: Final = 1_000
 LAST_MS: Final = (2**63 - 1) // UNIT_US  # that a column of microseconds holds
 

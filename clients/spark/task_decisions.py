@@ -36,6 +36,7 @@ from zlib import crc32
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ..transactional.asking_again import retrying_for
+from ..transactional.inputs import CHECKED
 from ..transactional.kept_topics import ensure_topic, losing_policy
 from .task_owners import TaskOwners
 
@@ -127,6 +128,7 @@ class DecisionRecords:
             for each in (wanted if count == PARTITIONS else range(count))
         ]
         settings = {
+            **CHECKED,
             **self._client,
             "group.id": "fencepost-spark",
             "enable.auto.commit": False,

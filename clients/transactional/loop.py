@@ -39,7 +39,7 @@ from confluent_kafka import (
 from .bounded import CallHangs, bounded
 from .going_back import Onward
 from .identity import POLL_S, retrying
-from .inputs import MAY_NOT, refusal, what_is_missing
+from .inputs import CHECKED, MAY_NOT, Unread, refusal, what_is_missing
 from .loop_limits import FENCED, MAX_POLL, TIMEOUT, LoopLimits
 from .outputs import Output, Outputs
 from .telling_producer import TellingProducer
@@ -97,6 +97,7 @@ class TransactionalLoop:
         self._may_shrink_batches = "batch.size" not in self._producer_config
         self._producer: Producer | None = None
         reads = {
+            **CHECKED,
             "bootstrap.servers": bootstrap,
             "auto.offset.reset": "earliest",
             **(consumer_config or {}),
@@ -114,6 +115,7 @@ class TransactionalLoop:
         self._consumer = Consumer(reads)
         self._onward = Onward(reads, self._committed)
         self._consumer.subscribe(self._topics, on_revoke=self._onward.is_taken)
+        self._unread = Unread()
         # Read, and neither committed nor to be read again yet: what `step` raises may leave some.
         self._unsettled: list[Message] = []
         self.committed = 0  # messages, in transactions that were committed
@@ -210,7 +212,7 @@ class TransactionalLoop:
             error = message.error()
             if error is None:
                 found.append(message)
-            elif error.fatal() or error.code() in MAY_NOT:
+            elif error.fatal() or error.code() in MAY_NOT or self._unread.hears(message):
                 refused = refused or error
             elif error.code() != KafkaError._PARTITION_EOF:
                 log.warning("reading: %s%s", error, what_is_missing(error))

@@ -270,6 +270,20 @@ def test_a_loop_without_a_position_to_read_on_from_ends_with_what_to_do(monkeypa
         loop_of().step()
 
 
+def test_what_can_not_be_read_once_may_be_readable_and_twice_is_not(monkeypatch, caplog) -> None:
+    """A bit may have flipped on its way, or on the broker's disk."""
+    log = Log(2)
+    bad = KafkaError(KafkaError._BAD_MSG, "offset 2 failed CRC32C check")
+    log.errors.append(bad)
+    log.give_to(monkeypatch)
+    loop = loop_of()
+    assert loop.step() == 2
+    assert "failed CRC32C check" in caplog.text
+    log.errors.append(bad)
+    with pytest.raises(InputRefused, match=r"in can't be read on by group billing: .*CRC32C.*seek"):
+        loop.step()
+
+
 AWAY = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the coordinator is away"))
 
 
