@@ -2,11 +2,12 @@
 
 Does      finds the offset of a time, of an end, or of the largest timestamp, on partitions led here.
 Versions  2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE (KIP-207); 7 max timestamp; 8 local log start; 9, 11 remote tiers (none here).
-Keeps     an end is never behind what had been acknowledged when it was asked for: a leader that slept or was cut off asks
-          the quorum first whether it leads still. Kafka's tells the end that it knows, however long ago that was.
+Keeps     an end is never behind what had been acknowledged when it was asked for, nor is it said that there is no record of
+          a time, or which is the latest: a leader that slept or was cut off asks the quorum first whether it leads still.
+          Kafka's tells what it knows, however long ago that was.
 Refuses   INVALID_REQUEST for a partition asked for twice, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
           NOT_LEADER_OR_FOLLOWER, UNSUPPORTED_VERSION for a special timestamp that the version has not,
-          OFFSET_NOT_AVAILABLE for an end while there is no majority of the voters.
+          OFFSET_NOT_AVAILABLE for an end, or a time that is not found, while there is no majority of the voters.
 """
 
 from collections import Counter
@@ -26,6 +27,9 @@ SPECIAL_SINCE |= {EARLIEST_PENDING: 11}
 OFFSET_NOT_AVAILABLE_SINCE = 5
 # 1 ms where an end is asked for, 10 and more for a time: whoever watches the lag of all groups asks for 10,000.
 PARTITIONS_A_TURN = 200
+# What more records behind them do not change.
+OF_THE_BEGINNING = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
+NOT_FOUND = (-1, -1, -1)
 _UNKNOWN = {"timestamp": -1, "offset": -1, "leader_epoch": NO_LEADER_EPOCH}
 
 
@@ -33,7 +37,9 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     isolation = getattr(request, "isolation_level", 0)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    wants_end = any(p.timestamp == LATEST for t in request.topics for p in t.partitions)
+    wants_end = any(
+        p.timestamp not in OF_THE_BEGINNING for t in request.topics for p in t.partitions
+    )
     knows_end = not wants_end or await services.confirm_image(ANSWER_S)
     topics: list[dict[str, Any]] = []
     told = 0
@@ -66,11 +72,11 @@ async def _find(
         return {"error_code": refused, **_UNKNOWN}
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return {"error_code": ErrorCode.none, **_UNKNOWN}
-    found = (
-        await partition.list_offset_waiting(timestamp, isolation)
-        if knows_end or timestamp != LATEST
-        else ErrorCode.offset_not_available
-    )
+    found: Any = ErrorCode.offset_not_available
+    if knows_end or timestamp not in (LATEST, MAX_TIMESTAMP):
+        found = await partition.list_offset_waiting(timestamp, isolation)
+        if found == NOT_FOUND and not knows_end:
+            found = ErrorCode.offset_not_available
     if isinstance(found, ErrorCode):
         if found is ErrorCode.offset_not_available and version < OFFSET_NOT_AVAILABLE_SINCE:
             found = ErrorCode.leader_not_available

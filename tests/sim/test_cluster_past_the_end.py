@@ -10,7 +10,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 
 E = ErrorCode
-LATEST = -1
+LATEST, MAX_TIMESTAMP = -1, -3
 SEEDS = pytest.mark.parametrize("seed", range(2))
 AWAY = pytest.mark.parametrize("away", ["asleep", "not heard"])
 
@@ -91,5 +91,45 @@ def test_a_leader_that_was_deposed_calls_no_leader_epoch_unknown(seed: int, away
         error, now = await _validated(scene, scene.leader, epoch)
         assert (error, now >= end) == (E.none, True)
         assert await _validated(scene, scene.leader, 1_000) == (E.none, -1)
+
+    play(seed, scenario)
+
+
+async def _at(scene: Scene, node_id: int, timestamp: int) -> tuple[ErrorCode, int, int]:
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    answer = await _asked(scene, node_id, ApiKey.list_offsets, topics=topics)
+    return answer.error_code, answer.offset, answer.timestamp
+
+
+async def _found(scene: Scene, timestamp: int) -> int:
+    """Its time. There is none of the latest time while that one is not committed, as with Kafka."""
+    async with asyncio.timeout(10):
+        while True:
+            error, offset, when = await _at(scene, scene.leader, timestamp)
+            assert error is E.none
+            if offset >= 0:
+                return when
+            await asyncio.sleep(0.01)
+
+
+@SEEDS
+@AWAY
+@pytest.mark.parametrize("wanted", ["a time", "the latest time"])
+def test_a_leader_that_was_deposed_does_not_say_which_records_of_a_time_are_not_there(
+    seed: int, away: str, wanted: str
+) -> None:
+    """Whoever is told that there is none goes to the end, and leaves out what the next leader has of it."""
+
+    async def scenario(scene: Scene) -> None:
+        old, _ = await _deposed(scene, away)
+        when = await _found(scene, MAX_TIMESTAMP)
+        timestamp = when if wanted == "a time" else MAX_TIMESTAMP
+        asked = asyncio.ensure_future(_at(scene, old, timestamp))
+        await asyncio.sleep(0.1)
+        scene.world.resume(node_name(old))
+        assert (await asked)[0] in (E.not_leader_or_follower, E.offset_not_available)
+        scene.world.heal()
+        await scene.nodes.until_whole()
+        await _found(scene, timestamp)
 
     play(seed, scenario)
