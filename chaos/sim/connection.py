@@ -113,9 +113,9 @@ class SimConnection:
                 if isinstance(chunk, FileSlice):
                     data, waited = self._bytes_of(chunk)
                     delay += waited
-                    assert isinstance(chunk.file, SimFile)
-                    at = sum(map(len, parts))
-                    sharing.append((chunk.file.lend(chunk.position, chunk.length), at))
+                    if isinstance(chunk.file, SimFile):  # not a test's own
+                        at = sum(map(len, parts))
+                        sharing.append((chunk.file.lend(chunk.position, chunk.length), at))
                     parts.append(data)
                 else:
                     parts.append(chunk)

@@ -86,7 +86,7 @@ def test_make_sim_and_the_night_ask_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "code", "lines"),
-    [((2, 1, 2, 0), 1, 12), ((0, 2, 0), 2, 12), ((0, 130), 130, 2), ((1, 130), 1, 2)],
+    [((2, 1, 2, 0), 1, 13), ((0, 2, 0), 2, 13), ((0, 130), 130, 2), ((1, 130), 1, 2)],
     ids=["broken", "unknown", "interrupted", "broken before"],
 )
 def test_a_broken_promise_weighs_more_than_what_is_unknown_and_the_rest_is_run(

@@ -76,8 +76,13 @@ def test_a_question_for_the_offsets_of_thousands_of_partitions_gives_way(
             found.clear()
             await asyncio.sleep(0)
 
+    async def leads(_within_s: float) -> bool:
+        return True
+
     async def scene() -> Any:
-        services = SimpleNamespace(env=SimpleNamespace(clock=SimpleNamespace(sleep=asyncio.sleep)))
+        services = SimpleNamespace(
+            env=SimpleNamespace(clock=SimpleNamespace(sleep=asyncio.sleep)), confirm_image=leads
+        )
         asked = [SimpleNamespace(partition_index=each, timestamp=0) for each in range(1000)]
         topics = [SimpleNamespace(name=name, partitions=asked) for name in ("a", "b")]
         task = asyncio.ensure_future(others())

@@ -57,19 +57,22 @@ def test_no_name_is_believed_whose_sync_failed_in_a_round_of_compaction(failing:
     run(scenario)
 
 
+LARGE = 50  # records: some pages
+
+
 def test_no_name_is_believed_whose_sync_failed_while_a_large_segment_was_buried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shrinking, "PIECE_BYTES", 100)
+    monkeypatch.setattr(shrinking, "PIECE_BYTES", 100)  # or one page, where the disk has pages
 
     async def scenario(world: World) -> None:
         node = Node(world)
         log = await node.start()
-        produce(log, 5)
+        produce(log, LARGE)
         log.roll(START_MS)
         produce(log)
         log.committed = log.log_end_offset
-        log.delete_records_before(5)
+        log.delete_records_before(LARGE)
         log.apply_retention(START_MS, log.log_end_offset)
         log.roll(START_MS)
         await node.settle()
