@@ -8,7 +8,7 @@ PROVED BY  tests/cluster/quorum/test_quorum_members.py::test_a_voter_that_is_nee
 INVARIANT  who made the last voter one of two holds that it votes no more, twice, when its removal is called done.
 PREVENTS   1. of 1 and 2, 1 removes 2, which is cut off, and commits that alone, as any majority of {1} may   2. 3 is added, and 1
            and 3 agree on more   3. the disk of 1 is lost, 2 is back   4. by the set that it knows 2 has all votes: 1's and its own.
-PROVED BY  tests/cluster/quorum/test_quorum_members.py::test_who_was_one_of_two_has_heard_that_it_votes_no_more
+PROVED BY  tests/cluster/quorum/test_last_voter.py::test_who_was_one_of_two_has_heard_that_it_votes_no_more
 """
 
 from collections.abc import Callable

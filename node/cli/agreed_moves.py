@@ -9,7 +9,7 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.image import ClusterImage
 
 from .checked import Failed, NotUnderstood, amount, whole
-from .cluster import goes_on
+from .cluster import EXIT_FAILED, EXIT_OK, goes_on
 from .move_plan import Move, Place, after, loads
 from .moving import Carrier, carry_out, elect_preferred
 from .output import show, show_json, show_size
@@ -126,6 +126,24 @@ def move_all(
 def show_moved(arguments: argparse.Namespace, moved: Sequence[Move], *, done: bool) -> None:
     if arguments.json:
         show_json(_as_json(moved, sum(each.bytes_copied for each in moved), done=done))
+
+
+def carry_plan_out(
+    arguments: argparse.Namespace,
+    wire: Wire,
+    moves: Sequence[Move],
+    places: Sequence[Place],
+    image: ClusterImage,
+    nothing: str,
+    *,
+    of_all: bool = True,
+) -> int:
+    """All of that; what the command ends with."""
+    if not agreed(arguments, moves, places, racks_of(image), nothing, of_all=of_all):
+        return EXIT_OK
+    moved, done = move_all(arguments, wire, moves, image)
+    show_moved(arguments, moved, done=done)
+    return EXIT_OK if done else EXIT_FAILED
 
 
 def _as_json(moves: Sequence[Move], copied: int, *, done: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from . import voters
 from .agreed_moves import (
     add_plan_arguments,
     agreed,
+    carry_plan_out,
     check_pace,
     move_all,
     partitions_of,
@@ -198,26 +199,16 @@ def _add(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
         check_known(image, node)
-        racks = racks_of(image)
-        moves = _planned(lambda: plan_add(places, racks, node))
-        if not agreed(arguments, moves, places, racks, f"node {node} has its share"):
-            return EXIT_OK
-        moved, done = move_all(arguments, wire, moves, image)
-    show_moved(arguments, moved, done=done)
-    return EXIT_OK if done else EXIT_FAILED
+        moves = _planned(lambda: plan_add(places, racks_of(image), node))
+        return carry_plan_out(arguments, wire, moves, places, image, f"node {node} has its share")
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
     check_pace(arguments)
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
-        racks = racks_of(image)
-        moves = _planned(lambda: plan_rebalance(places, racks))
-        if not agreed(arguments, moves, places, racks, "the nodes are even"):
-            return EXIT_OK
-        moved, done = move_all(arguments, wire, moves, image)
-    show_moved(arguments, moved, done=done)
-    return EXIT_OK if done else EXIT_FAILED
+        moves = _planned(lambda: plan_rebalance(places, racks_of(image)))
+        return carry_plan_out(arguments, wire, moves, places, image, "the nodes are even")
 
 
 def _cancel(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from .cluster import EXIT_OK, add_cluster_arguments, run_safely
 from .leading import need_leader, of_now
 from .moving import CANCEL, order
 from .output import show, show_json, show_size
-from .wire import ASK_MS, Wire, read_image, read_sizes
+from .wire import ASK_MS, Wire, partition_of, read_image, read_sizes
 
 UNCLEAN: Final = 1
 INTERNAL: Final = "__"  # how the names of internal topics begin
@@ -128,12 +128,7 @@ def _recover(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         need_leader(wire)
         image = read_image(wire, [arguments.topic])
-        now = image.partition(*place)
-        if now is None:
-            count = len(image.topics[arguments.topic].partitions)
-            raise Failed(
-                f"{place.topic} has no partition {place.partition}; it has 0 to {count - 1}"
-            )
+        now = partition_of(image, place)
         why = why_offline(image, place)
         if why is None:
             raise Failed(f"{place} is led by node {now.leader}: there is nothing to recover")

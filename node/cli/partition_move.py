@@ -13,21 +13,13 @@ from typing import Final
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState
 
-from .agreed_moves import (
-    add_plan_arguments,
-    agreed,
-    check_pace,
-    move_all,
-    places_of,
-    racks_of,
-    show_moved,
-)
+from .agreed_moves import add_plan_arguments, carry_plan_out, check_pace, places_of
 from .checked import NODE_MAX, Failed, named, number, whole
-from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments
+from .cluster import add_cluster_arguments
 from .leading import need_leader, of_now
 from .move_plan import Move
 from .moving import CANCEL
-from .wire import Wire, check_known, read_image, read_sizes
+from .wire import Wire, check_known, partition_of, read_image, read_sizes
 
 ORDER: Final = "say each node once, with commas between, for example 1,2,3; the first one leads"
 
@@ -74,18 +66,11 @@ def move(arguments: argparse.Namespace) -> int:
             if now.replicas != arguments.to
         ]
         nothing = f"{place} is there"
-        if not agreed(arguments, moves, here, racks_of(image), nothing, of_all=False):
-            return EXIT_OK
-        moved, done = move_all(arguments, wire, moves, image)
-    show_moved(arguments, moved, done=done)
-    return EXIT_OK if done else EXIT_FAILED
+        return carry_plan_out(arguments, wire, moves, here, image, nothing, of_all=False)
 
 
 def _checked(image: ClusterImage, place: TopicPartition, to: tuple[int, ...]) -> PartitionState:
-    now = image.partition(*place)
-    if now is None:
-        count = len(image.topics[place.topic].partitions)
-        raise Failed(f"{place.topic} has no partition {place.partition}; it has 0 to {count - 1}")
+    now = partition_of(image, place)
     if now.is_moving:
         raise Failed(
             f"{place} is on the move already. Wait until that is done (`fencepost partition list {place.topic}`), or"

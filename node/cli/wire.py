@@ -12,7 +12,13 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
-from fencepost.cluster.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from fencepost.cluster.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
 from fencepost.cluster.base.real_env import RealEnv
 from fencepost.cluster.metadata.image import (
     BrokerState,
@@ -167,6 +173,15 @@ def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
         )
     name_lost_disks(wire, image)
     return image
+
+
+def partition_of(image: ClusterImage, place: TopicPartition) -> PartitionState:
+    """Failed where its topic, which the image has, has no such partition."""
+    found = image.partition(*place)
+    if found is None:
+        count = len(image.topics[place.topic].partitions)
+        raise Failed(f"{place.topic} has no partition {place.partition}; it has 0 to {count - 1}")
+    return found
 
 
 def check_known(image: ClusterImage, node: int) -> None:

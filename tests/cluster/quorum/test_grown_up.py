@@ -6,6 +6,17 @@ from fencepost.cluster.quorum.segment_format import Entry
 from raft_peers import VOTERS, Peers
 
 
+def install(one: Peers, snapshot: Snapshot) -> None:
+    """It is durable, and the next tick has looked whether the voter counts in full by it."""
+    with in_world(one.env):
+        one.raft.snapshots.newest = snapshot
+        one.raft.install(snapshot)
+        one.raft.installed()
+    one.sync()
+    with in_world(one.env):
+        one.raft.maybe_grow_up()
+
+
 def test_what_a_leader_of_before_had_committed_says_nothing_of_what_this_ones_has(world) -> None:
     """1. in term 6 node 1 and its leader, 3, have entries 20 to 30, and 2 lacks them   2. node 1 loses its disk, and while 3 sends it
     a snapshot up to 20, once more   3. 2, cut off from 3, still takes itself for the leader of term 5, and is heard first
@@ -17,13 +28,7 @@ def test_what_a_leader_of_before_had_committed_says_nothing_of_what_this_ones_ha
     piece = {"last_index": 20, "last_term": 6, "position": 0, "size": len(data), "data": data}
     one.hear(3, 6, "snapshot", **piece, stamp=0.0)
     assert one.raft.to_install == snapshot
-    with in_world(one.env):
-        one.raft.snapshots.newest = snapshot
-        one.raft.install(snapshot)
-        one.raft.installed()
-    one.sync()
-    with in_world(one.env):
-        one.raft.maybe_grow_up()
+    install(one, snapshot)
     assert one.raft.has_begun_term and one.journal.vote.fresh
     assert not one.raft.is_up_to_date()
     entries = [Entry(b"\x00x", index, 6) for index in range(21, 31)]
@@ -43,13 +48,7 @@ def test_what_a_leader_says_that_counts_on_the_lost_disk_is_not_all_it_has_commi
     one = Peers(world, fresh=True)
     assert one.append(6, (21, 6), commit=20) == [(2, "gap")]
     snapshot = Snapshot(Entry(b"\x00x", 19, 6), Entry(b"\x00x", 20, 6), b"", VOTERS)
-    with in_world(one.env):
-        one.raft.snapshots.newest = snapshot
-        one.raft.install(snapshot)
-        one.raft.installed()
-    one.sync()
-    with in_world(one.env):
-        one.raft.maybe_grow_up()
+    install(one, snapshot)
     assert one.raft.has_begun_term and one.journal.vote.fresh
     last = {"previous_index": 20, "previous_term": 6, "entries": [Entry(b"\x00x", 21, 6)]}
     one.hear(2, 6, "append_entries", commit_index=21, stamp=0.0, **last)
