@@ -56,10 +56,13 @@ class Recovery:
 
     def counts(self, op: Txn) -> bool:
         """Whether brokers had a fair chance to serve it, and it proves nothing to the contrary."""
-        if op.began_s < self.from_s and op.type == "ok" and op.ended_s <= self.due_s:
-            return False  # an answer to what was sent before
         waited_s = op.ended_s - max(op.began_s, self.from_s)
-        return op.why not in (ON_PURPOSE, NO_END) or waited_s >= OWN_S
+        if op.began_s < self.from_s:
+            if op.type == "ok" and op.ended_s <= self.due_s:
+                return False  # an answer to what was sent before
+            # It waits for a node that was there when it asked, is fenced meanwhile, and begins anew: that is its try.
+            return waited_s >= min(OWN_S, self.due_s - self.from_s)
+        return not _is_its_own(op) or waited_s >= OWN_S
 
     def tried_by(self, op: Txn, key: str) -> None:
         self.tried.setdefault(key, op.line)
@@ -237,6 +240,11 @@ class Availability:
             else:
                 not_served += had_time
         return _figures(sorted(took), not_served)
+
+
+def _is_its_own(op: Txn) -> bool:
+    """It ended as its client, or who killed that, would have it: somebody was told so, perhaps, and nobody was refused."""
+    return op.why == NO_END or op.why.startswith(ON_PURPOSE)
 
 
 def _touches_what_goes(op: Txn) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ports import Env
 
+from ..checkers.availability import ON_PURPOSE
 from ..checkers.history import Anomaly, Kind
 from ..checkers.told import COMMITTED, ROLLED_BACK, Answered
 from ..checkers.txn_history import Txn
@@ -153,7 +154,8 @@ class GroupJob:
         if rng.random() < DIE_ODDS:
             fields = await self._die_and_ask(number, end)
             if fields is None:
-                op.type, op.why = "fail", f"number {number} of {self.group} was never decided"
+                why = f"{ON_PURPOSE}: number {number} of {self.group} was never decided"
+                op.type, op.why = "fail", why
                 return False
         else:
             status, fields = await self.doors.until("POST", f"{self._path}/end", end)
@@ -164,7 +166,7 @@ class GroupJob:
         if (fields["outcome"], fields["members"]) != (outcome, members):
             raise BrokenPromise(f"{self.group} {number} was to be {end} and is {fields}")
         self.told[number] = (outcome, members)
-        op.type, op.why = ("ok", "") if commit else ("fail", "aborted on purpose")
+        op.type, op.why = ("ok", "") if commit else ("fail", ON_PURPOSE)
         return True
 
     async def _started(self) -> dict[str, TransactionalProducer]:
@@ -239,7 +241,9 @@ class Desk:
         op = self.open.pop(half_id, None)
         if op is not None:
             kind: Kind = "ok" if state == COMMITTED else "fail"
-            op.type, op.why, op.ended_s = kind, f"half message {state}", now_s
+            why = f"half message {state}"
+            why = why if state == COMMITTED else f"{ON_PURPOSE}: {why}"
+            op.type, op.why, op.ended_s = kind, why, now_s
             self.book.close(op)
 
 

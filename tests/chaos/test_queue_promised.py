@@ -1,7 +1,7 @@
 """Progress while something is broken, and not only after it: what each system promises, on histories of a few operations."""
 
 import pytest
-from fencepost.chaos.checkers.availability import NO_END, Availability
+from fencepost.chaos.checkers.availability import NO_END, ON_PURPOSE, Availability
 from fencepost.chaos.checkers.busy import Machine
 from fencepost.chaos.checkers.promised import Promise, promise_of
 from fencepost.chaos.checkers.txn_history import Sent, Txn
@@ -152,6 +152,26 @@ def test_a_client_that_was_killed_at_once_says_nothing() -> None:
     ops = [*served(A, (50, 200)), *served(B, (112, 200))]
     killed = [send(B, float(at), 0.5, "info", NO_END) for at in range(100, 111)]
     assert keys([cut], *ops, *killed) == []
+
+
+def test_who_had_asked_a_node_just_before_it_fell_silent_tries_from_when_it_begins_anew() -> None:
+    """A job of `added`, seed 49005: its writer waits for a paused node until it is fenced, its driver for the same one."""
+    pause = fault(100.0, 112.0, [1], "pause")
+    others = served(A, (50, 200))
+    caught = send(B, 99.9, 6.9, "fail", "PRODUCER_FENCED")
+    assert keys([pause], *others, caught, send(B, 106.9, 4.4), *served(B, (112, 200))) == []
+    hung = send(B, 99.9, 12.0, "fail", "PRODUCER_FENCED")
+    assert keys([pause], *others, hung, *served(B, (112, 200))) == [B]
+    soon = send(B, 102.0, 6.9, "fail", "PRODUCER_FENCED")
+    assert keys([pause], *others, soon, send(B, 109.0, 4.4), *served(B, (114, 200))) == [B]
+
+
+def test_what_was_rolled_back_as_its_sender_said_was_refused_to_nobody() -> None:
+    pause = fault(100.0, 112.0, [1], "pause")
+    others = [*served(A, (50, 200)), *served(B, (112, 200))]
+    why = f"{ON_PURPOSE}: half message rolled_back"
+    assert keys([pause], *others, send(B, 101.0, 8.5, "fail", why)) == []
+    assert keys([pause], *others, send(B, 101.0, 8.5, "fail", "half message unknown")) == [B]
 
 
 def test_a_majority_that_goes_meanwhile_takes_the_question_with_it() -> None:
