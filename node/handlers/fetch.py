@@ -248,11 +248,16 @@ def _read_elsewhere(
 
 def _out_of_range(request: Any, index: int, partition: Partition, wanted: Wanted) -> _Answer:
     """What a leader has deleted is gone, whoever leads by now; what it has not may have been written elsewhere. At a follower whoever
-    names a rack was sent there, and asks the leader next; others take it for the leader."""
-    if not partition.is_leader and not request.rack_id:
-        return _refusal(index, ErrorCode.not_leader_or_follower)
+    names a rack was sent there, and asks the leader next; others take it for the leader. So may who names no leader epoch, and
+    where it is only behind, looking for the leader costs him nothing."""
+    is_ahead = wanted.fetch_offset >= partition.log_start_offset
+    if not partition.is_leader:
+        knows_who_leads = wanted.current_leader_epoch >= 0  # or had been refused before
+        is_sent = request.rack_id and (knows_who_leads or not is_ahead)
+        refusal = ErrorCode.offset_out_of_range if is_sent else ErrorCode.not_leader_or_follower
+        return _refusal(index, refusal)
     answer = _refusal(index, ErrorCode.offset_out_of_range)
-    if partition.is_leader and wanted.fetch_offset >= partition.log_start_offset:
+    if is_ahead:
         answer.judged = Judged.by(partition, answer.fields)
     return answer
 

@@ -55,6 +55,12 @@ class Scene:
         return leader
 
     @property
+    def epoch(self) -> int:
+        state = self.nodes.partition(TOPIC, 0)
+        assert state is not None
+        return int(state.leader_epoch)
+
+    @property
     def follower(self) -> int:
         return next(id_ for id_ in self.nodes.ids if id_ != self.leader)
 
@@ -84,6 +90,7 @@ class Scene:
         version: int | None = None,
         wait: int = 0,
         wire: WireClient | None = None,
+        leader_epoch: int = -1,
     ) -> Any:
         reply = await (wire or self.wires[node]).request(
             ApiKey.fetch,
@@ -97,7 +104,12 @@ class Scene:
                     "topic_id": self.topic_id,
                     "topic": TOPIC,
                     "partitions": [
-                        {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+                        {
+                            "partition": 0,
+                            "fetch_offset": offset,
+                            "partition_max_bytes": 1 << 20,
+                            "current_leader_epoch": leader_epoch,
+                        }
                     ],
                 }
             ],
@@ -205,7 +217,7 @@ def test_a_follower_shows_nothing_that_is_not_committed_as_far_as_it_knows() -> 
         assert answer.high_watermark == 1
         ahead = await scene.fetch(follower, 2)
         assert (ahead.error_code, bytes(ahead.records)) == (ErrorCode.none, b"")
-        beyond = await scene.fetch(follower, 3, rack=f"rack-{follower}")
+        beyond = await scene.fetch(follower, 3, rack=f"rack-{follower}", leader_epoch=scene.epoch)
         assert beyond.error_code is ErrorCode.offset_out_of_range
         producing.cancel()
 
@@ -259,7 +271,8 @@ def test_a_consumer_that_its_replica_can_not_serve_is_served_by_the_leader() -> 
 def test_a_follower_calls_nothing_out_of_range_for_who_takes_it_for_the_leader() -> None:
     """1. node 1 leads, sleeps and is deposed   2. it wakes, hears of it, and has still to copy what came since   3. a client that has
     metadata of before, and names neither a leader epoch nor a rack, asks it for what came since: it must look for the leader, and not
-    go where auto.offset.reset says, or give the partition up (sarama). Nor for what is deleted here alone."""
+    go where auto.offset.reset says, or give the partition up (sarama). Nor for what is deleted here alone. Who names a rack may hold
+    it for the leader too, unless it knows the leader's epoch."""
 
     async def scenario(scene: Scene) -> None:
         for number in range(4):
@@ -272,8 +285,14 @@ def test_a_follower_calls_nothing_out_of_range_for_who_takes_it_for_the_leader()
             answer = await scene.fetch(follower, offset)
             assert answer.error_code is ErrorCode.not_leader_or_follower, offset
             assert answer.current_leader.leader_id == leader
-            sent = await scene.fetch(follower, offset, rack=f"rack-{follower}")
+            rack = f"rack-{follower}"
+            sent = await scene.fetch(follower, offset, rack=rack, leader_epoch=scene.epoch)
             assert sent.error_code is ErrorCode.offset_out_of_range, offset
+        behind = await scene.fetch(follower, 5, rack=f"rack-{follower}")
+        assert behind.error_code is ErrorCode.not_leader_or_follower
+        assert behind.current_leader.leader_id == leader
+        deleted = await scene.fetch(follower, 0, rack=f"rack-{follower}")
+        assert deleted.error_code is ErrorCode.offset_out_of_range, "it asks the leader next"
         assert values_of(await scene.fetch(follower, 2)) == [b"2"]
         gone = await scene.fetch(leader, 5)
         assert gone.error_code is ErrorCode.offset_out_of_range
