@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.txn.runtime.moments import Began
 
 from ..services import HandlerContext
 
@@ -55,7 +56,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             return E.invalid_txn_state
         return _IN_OTHER_WORDS.get(said, said)
 
-    async def began() -> int | ErrorCode:
+    async def began() -> Began | ErrorCode:
         started = await ctx.services.transaction_starts.of(
             request.transactional_id, request.producer_id, request.producer_epoch
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
-from sim_node import SimNode
+from sim_node import NODE, SimNode
 from txn_talk import TOPIC, Producer, Talk
 
 E = ErrorCode
@@ -102,3 +102,29 @@ def test_whoever_is_fenced_by_transactional_id_or_could_say_its_generation_is_he
     who = begin(talk)
     a_generation_begins(talk)
     assert stored(talk, "after", who, version) is E.none
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000], ids=["back", "ahead"])
+def test_a_clock_that_is_set_fences_nobody_and_lets_nobody_in(talk: Talk, jump_ms: int) -> None:
+    """Set back by an hour it fenced everybody for that hour; set ahead, between two generations, it took what is old for new."""
+    wall = talk.node.world.machine(NODE).wall
+    member = a_generation_begins(talk)
+    wall.jump(jump_ms)
+    who = begin(talk)
+    assert stored(talk, "in it", who, 1) is E.none
+    wall.jump(-jump_ms)
+    a_generation_begins(talk, member.member_id)
+    wall.jump(2 * jump_ms)
+    assert stored(talk, "in the next", who, 1) is E.invalid_producer_epoch
+
+
+def test_who_began_in_the_generation_is_not_fenced_when_its_coordinators_begin_anew(
+    talk: Talk,
+) -> None:
+    a_generation_begins(talk)
+    who = begin(talk)
+    talk.node.world.kill(NODE)
+    talk.node.start()
+    for kind in (0, 1):
+        talk.until(lambda kind=kind: found(talk, kind))  # type: ignore[misc]
+    assert stored(talk, "after", who, 1) is E.none

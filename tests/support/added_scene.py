@@ -52,7 +52,7 @@ class AddedScene:
         self.ticket = 0
         self.fresh = 100
         config = AddedConfig(**settings)
-        self.machine = TransactionsMachine(TransactionConfig())
+        self.machine = TransactionsMachine(TransactionConfig(), lambda: self.now_ms / 1000)
         self.groups = GroupCommitMachine(config, self.machine)
         self.checks = CheckBackMachine(config, self.machine, transactional_partition_key)
         self.machine.attach(self.groups)

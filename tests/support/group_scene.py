@@ -58,7 +58,7 @@ class Scene:
     ) -> None:
         self.config = config or GroupConfig()
         self.consumer = consumer or NoConsumerGroups()
-        self.machine = GroupsMachine(self.config, self.consumer)
+        self.machine = GroupsMachine(self.config, self.consumer, self.steady)
         self.now_ms = now_ms
         self.timers = Timers()
         self.log: list[tuple[bytes, bytes | None, int]] = []  # key, value, producer id
@@ -68,6 +68,9 @@ class Scene:
         self.ticket = 0
         self.fresh = 0
         self._take(self.machine.loaded(now_ms))
+
+    def steady(self) -> float:
+        return self.now_ms / 1000
 
     # -- what a shard does -----------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class Scene:
 
     def reload(self) -> None:
         """Another coordinator takes over and has nothing but the log."""
-        self.machine = GroupsMachine(self.config, type(self.consumer)())
+        self.machine = GroupsMachine(self.config, type(self.consumer)(), self.steady)
         self.timers = Timers()
         self.parked.clear()
         replay(self.machine, self.log, self.markers)

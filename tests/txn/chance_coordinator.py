@@ -64,7 +64,7 @@ class Coordinator:
         self._timers = Timers()
         self._under_way: list[MarkersOfOne] = []
         self._parked: dict[int, Heard] = {}
-        self.machine = TransactionsMachine(TRANSACTIONS, lambda: self.server_version)
+        self.machine = TransactionsMachine(TRANSACTIONS, lambda: 0.0, lambda: self.server_version)
         self.checks = CheckBackMachine(ADDED, self.machine, transactional_partition_key)
         self.machine.attach(GroupCommitMachine(ADDED, self.machine))
         self.machine.attach(self.checks)

@@ -225,7 +225,7 @@ class MixedCoordinator(Coordinator):
         super().__init__(config)
 
     def _machine(self) -> Any:
-        return MigratingGroups(self.classic_config, super()._machine())
+        return MigratingGroups(self.classic_config, super()._machine(), lambda: self.now_ms / 1000)
 
     @property
     def groups(self) -> dict[str, ConsumerGroup]:

@@ -2,6 +2,7 @@
 
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC
+from fencepost.txn.transactions.commands import FindOpened
 from transaction_node import ID, TransactionNode, on_node, ready
 
 E = ErrorCode
@@ -20,7 +21,7 @@ def test_a_coordinator_that_was_deposed_says_of_no_transaction_that_it_is_not_op
             return True  # what it knows is of now
 
         node.service._confirm_image = hears_of_it
-        said = await node.service.age_ms(ID, who.producer_id, who.producer_epoch)
+        said = await node.service.age(FindOpened(ID, who.producer_id, who.producer_epoch))
         assert said is E.not_coordinator
 
     on_node(scenario, partitions=1)

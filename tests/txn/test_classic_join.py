@@ -4,6 +4,7 @@ import copy
 
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
+from fencepost.txn.groups import classic_join
 from fencepost.txn.groups.commands import JoinGroup
 from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.runtime.decision import Parked
@@ -173,6 +174,19 @@ def test_a_join_that_is_sent_twice_leaves_nobody_waiting_for_ever() -> None:
     assert scene.answer(first)["error_code"] is E.rebalance_in_progress
     scene.pass_ms(3_000)
     assert scene.answer(again)["error_code"] is E.none
+
+
+def test_of_ids_that_nobody_uses_the_oldest_is_forgotten_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that asks for one in a loop would keep one for each time, for a session, and have all copied each time."""
+    monkeypatch.setattr(classic_join, "PENDING_MAX", 3)
+    scene = Scene()
+    given = [scene.join()["member_id"] for _ in range(4)]
+    assert [*scene.machine.classic.groups["g"].pending_joins] == given[1:]
+    late = scene.join(given[0])
+    assert (late["error_code"], late["member_id"]) == (E.unknown_member_id, given[0])
+    assert isinstance(scene.join(given[1]), Parked)
 
 
 def test_a_pending_member_that_never_comes_holds_nobody_up_longer_than_its_session() -> None:

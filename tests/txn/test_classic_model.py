@@ -149,7 +149,7 @@ class Group(RuleBasedStateMachine):
         assert set(group.static_members.values()) <= set(group.members)
         assert group.leader_id in group.members or not group.members
         assert group.pending_syncs <= set(group.members)
-        assert not group.pending_joins & set(group.members)
+        assert not group.pending_joins.keys() & group.members.keys()
 
     @invariant()
     def a_phase_means_what_it_says(self) -> None:

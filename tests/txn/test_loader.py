@@ -93,7 +93,7 @@ def state(machine: GroupsMachine) -> dict[str, Any]:
 
 
 def new_machine() -> GroupsMachine:
-    return GroupsMachine(GroupConfig(), NoConsumerGroups())
+    return GroupsMachine(GroupConfig(), NoConsumerGroups(), lambda: 0.0)
 
 
 def load_it(log: FakeLog, machine: GroupsMachine, wanted: Any = lambda: True) -> ErrorCode:

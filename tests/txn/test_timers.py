@@ -1,3 +1,6 @@
+from unittest import mock
+
+from fencepost.txn.runtime import timers as of_timers
 from fencepost.txn.runtime.timers import Timers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +18,14 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-def test_the_heap_agrees_with_a_plain_list_of_deadlines(steps) -> None:
+@given(STEPS, st.sampled_from([0, 2, 1_000]))
+def test_the_heap_agrees_with_a_plain_list_of_deadlines(steps, dead_max) -> None:
     timers, plain, now = Timers(), {}, 0
+    with mock.patch.object(of_timers, "DEAD_MAX", dead_max):
+        _play(steps, timers, plain, now)
+
+
+def _play(steps, timers, plain, now) -> None:
     for step in steps:
         match step:
             case ("set", owner, key, delay):
@@ -46,6 +54,18 @@ def test_a_member_that_sends_heartbeats_costs_one_entry_in_the_heap() -> None:
     assert len(timers._heap) == 1
     assert list(timers.due(45_000, 10)) == []
     assert list(timers.due(45_999, 10)) == [("shard", ("session", "g", "m"))]
+
+
+def test_what_was_cancelled_is_not_kept_until_it_would_have_been_due() -> None:
+    """Ids that are handed out and never used, one after the other, each for half an hour."""
+    timers = Timers()
+    timers.set("s", ("kept",), 10**7)
+    for number in range(10_000):
+        timers.set("s", (number,), 10**6 + number)
+        timers.cancel("s", (number,))
+    assert len(timers._heap) <= 2 * 1 + of_timers.DEAD_MAX + 1
+    assert len(timers._entries) <= len(timers._heap)
+    assert list(timers.due(10**7, 9)) == [("s", ("kept",))]
 
 
 def test_what_is_due_comes_in_order_and_no_more_than_asked_for() -> None:

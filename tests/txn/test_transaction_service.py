@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import TRANSACTION_STATE_TOPIC
+from fencepost.txn.transactions.commands import FindOpened
 from fencepost.txn.transactions.ids import transactional_partition_key
 from transaction_node import ID, TransactionNode, on_node, ready
 
@@ -106,7 +107,7 @@ def test_a_coordinator_that_was_deposed_says_of_no_transaction_that_it_is_not_op
 
             node.service._confirm_image = confirm
             identity = who.producer_id, who.producer_epoch
-            told[is_of_now] = await node.service.age_ms(ID, *identity)
+            told[is_of_now] = await node.service.age(FindOpened(ID, *identity))
         assert told == {True: E.invalid_producer_epoch, False: E.not_coordinator}
 
     on_node(scenario)

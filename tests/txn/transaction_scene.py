@@ -51,7 +51,9 @@ class Scene:
         self.next_producer_id = 100
 
     def new_machine(self) -> TransactionsMachine:
-        return TransactionsMachine(self.config, lambda: self.server_version)
+        return TransactionsMachine(
+            self.config, lambda: self.now_ms / 1000, lambda: self.server_version
+        )
 
     def take(self, decision: Decision) -> Any:
         for record in decision.records:

@@ -14,6 +14,7 @@ from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode
 
+from ..runtime.moments import Began, Moment
 from .records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from .subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
@@ -87,6 +88,7 @@ class ClassicGroup:
         "previous_phase",
         "protocol_name",
         "protocol_type",
+        "since",
         "since_ms",
         "static_members",
         "supported_protocols",
@@ -98,13 +100,15 @@ class ClassicGroup:
         self.phase = P.EMPTY
         self.previous_phase = P.DEAD
         self.since_ms = since_ms  # Kafka's currentStateTimestamp
+        self.since: Moment | None = None  # likewise; None until it is known to who decides
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation_id = 0
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group instance id -> member id
-        self.pending_joins: set[str] = set()  # ids that were handed out and have not joined yet
+        # Ids that were handed out and have not joined yet, the oldest first.
+        self.pending_joins: dict[str, None] = {}
         self.pending_syncs: set[str] = set()  # members of this generation that have not synced yet
         self.awaiting_joins = 0  # members with a parked JoinGroup
         self.supported_protocols: dict[str, int] = {}  # protocol -> how many members support it
@@ -232,16 +236,29 @@ class ClassicGroup:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 
-    def refuse_older(self, began_ms: int) -> ErrorCode:
+    def refuse_older(self, began: Began) -> ErrorCode:
         """Whether offsets of a transaction that began then may be from a generation before this one.
 
         Old clients don't say who they are in the group, so that after a rebalance two of them store positions of one
         partition (aiokafka#844). The one whose transaction is older than the generation may have lost it.
+
+        Wall clocks decide only what began under a coordinator before this one, as nothing else was written down: where
+        one is wrong, the one transaction that is open while a coordinator moves is taken for older or newer than it is.
         """
-        if self.phase in (P.COMPLETING_REBALANCE, P.STABLE) and began_ms < self.since_ms:
+        if self.phase not in (P.COMPLETING_REBALANCE, P.STABLE):
+            return ErrorCode.none
+        since = self.since
+        assert since is not None, f"{self.group_id}: nobody noted when it became {self.phase}"
+        if began.at.from_s >= since.to_s:
+            return ErrorCode.none
+        is_older = began.at.to_s < since.from_s
+        if not is_older and since.has_beginning and began.at.has_beginning:
             return (
-                ErrorCode.invalid_producer_epoch
-            )  # they know no other word that makes them begin anew
+                ErrorCode.coordinator_not_available
+            )  # the answer took too long to tell: once more
+        if is_older or began.by_wall_ms < self.since_ms:
+            # They know no other word that makes them begin anew.
+            return ErrorCode.invalid_producer_epoch
         return ErrorCode.none
 
     def selected_protocol(self) -> str:
@@ -285,7 +302,7 @@ class ClassicGroup:
     def become(self, phase: Phase, now_ms: int) -> None:
         assert phase in MAY_BECOME[self.phase], f"{self.group_id}: {self.phase} -> {phase}"
         self.previous_phase, self.phase = self.phase, phase
-        self.since_ms = now_ms
+        self.since_ms, self.since = now_ms, None
 
     def put(self, member: Member) -> None:
         """Add a member, or replace the one with its id."""
@@ -298,7 +315,7 @@ class ClassicGroup:
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.pending_joins.discard(member.member_id)
+        self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Take out a member or one that was about to be; the next in line leads if it led."""
@@ -309,7 +326,7 @@ class ClassicGroup:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_joins.discard(member_id)
+        self.pending_joins.pop(member_id, None)
         self.pending_syncs.discard(member_id)
 
     def replace_static(self, old: Member, new: Member) -> None:

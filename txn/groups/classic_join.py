@@ -4,6 +4,8 @@ The rows are those of GroupMetadataManager.classicGroupJoin* in Kafka 4.3; the t
 tests/txn/test_classic_join.py go through them one by one.
 """
 
+from typing import Final
+
 from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.decision import Answer, Decision, Parked, SetTimer
@@ -13,6 +15,9 @@ from .commands import JoinGroup
 from .config import GroupConfig
 
 P = Phase
+# Ids that were handed out and not used. Clients that ask and never join would fill memory, for a session each, and slow
+# down whatever their group does: it is copied for each decision. Kafka knows no bound.
+PENDING_MAX: Final = 10_000
 
 
 def decide_join(
@@ -77,7 +82,10 @@ def _join_unknown(turn: Turn, command: JoinGroup) -> object:
     if not command.requires_known_member_id:
         return _add(turn, command, member_id)
     # KIP-394: the client must know its id before it counts, or each retry would leave a ghost behind.
-    turn.group.pending_joins.add(member_id)
+    pending = turn.group.pending_joins
+    if len(pending) >= PENDING_MAX:
+        turn.drop(next(iter(pending)))  # should it join after all, it is told to ask for an id anew
+    pending[member_id] = None
     key = session_timer(command.group_id, member_id)
     turn.effects.append(SetTimer(key, command.session_timeout_ms))
     return join_fields(ErrorCode.member_id_required, member_id)

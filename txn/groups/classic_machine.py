@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from fencepost.cluster.base.errors import ErrorCode
 
 from ..runtime.decision import NOTHING, Decision, Effect, Fields, Parked, SetTimer, TimerKey
+from ..runtime.moments import Moment
 from .classic_group import ClassicGroup, Phase
 from .classic_join import decide_join
 from .classic_turn import GroupChanged, Turn, join_fields, join_timer, session_timer, sync_fields
@@ -25,8 +26,11 @@ ClassicCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 
 class ClassicMachine:
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, steady: Callable[[], float]) -> None:
         self.config = config
+        self._steady = (
+            steady  # looked at when something is applied, to remember when: it decides on nothing
+        )
         self.groups: dict[str, ClassicGroup] = {}
 
     # -- decide ----------------------------------------------------------------------------------
@@ -160,14 +164,19 @@ class ClassicMachine:
 
     def apply(self, change: GroupMetadata | GroupForgotten | GroupChanged) -> None:
         match change:
-            case GroupChanged():
-                self.groups[change.group.group_id] = change.group
+            case GroupChanged(group=group):
+                if group.since is None:
+                    group.since = Moment.of(self._steady())
+                self.groups[group.group_id] = group
             case GroupMetadata():
-                self.groups[change.group_id] = ClassicGroup.from_record(change)
+                # Of a coordinator that goes on a GroupChanged follows, if more is known.
+                group = ClassicGroup.from_record(change)
+                group.since = Moment.before(self._steady())
+                self.groups[change.group_id] = group
             case GroupForgotten():
-                group = self.groups.pop(change.group_id, None)
-                if group is not None:
-                    group.become(P.DEAD, group.since_ms)
+                known = self.groups.pop(change.group_id, None)
+                if known is not None:
+                    known.become(P.DEAD, known.since_ms)
             case _:
                 assert_never(change)
 

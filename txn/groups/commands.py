@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ..runtime.moments import Began
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
@@ -93,7 +95,7 @@ class TxnOffsetCommit:
     producer_id: int
     producer_epoch: int
     # Where the client's version can't say its generation: when the transaction began.
-    began_ms: int | None = None
+    began: Began | None = None
     commits: tuple[Commit, ...]
 
 

@@ -10,7 +10,7 @@ protocol goes, or comes back as a classic one, what is left becomes a classic gr
 `group.consumer.migration.policy` says which of the two may happen; Kafka 4's default is both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -68,8 +68,10 @@ class MigratingGroups(GroupsMachine):
 
     consumer: ConsumerMachine
 
-    def __init__(self, config: GroupConfig, consumer: ConsumerMachine) -> None:
-        super().__init__(config, consumer)
+    def __init__(
+        self, config: GroupConfig, consumer: ConsumerMachine, steady: Callable[[], float]
+    ) -> None:
+        super().__init__(config, consumer, steady)
         consumer.downgrade = ToClassic(config, consumer.config, consumer.topics)
 
     def decide(self, command: Any, now_ms: int) -> Decision:

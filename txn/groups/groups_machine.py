@@ -63,9 +63,11 @@ class SweepWent:
 
 
 class GroupsMachine:
-    def __init__(self, config: GroupConfig, consumer: ConsumerGroups) -> None:
+    def __init__(
+        self, config: GroupConfig, consumer: ConsumerGroups, steady: Callable[[], float]
+    ) -> None:
         self.config = config
-        self.classic = ClassicMachine(config)
+        self.classic = ClassicMachine(config, steady)
         self.consumer = consumer
         self.offsets = OffsetsMachine(config)
         self._sweep: list[str] = []
@@ -143,8 +145,8 @@ class GroupsMachine:
             refusal = group.refuse_commit(
                 command.member_id, command.group_instance_id, command.generation_id, in_txn=True
             )
-            if refusal is ErrorCode.none and command.began_ms is not None:
-                refusal = group.refuse_older(command.began_ms)
+            if refusal is ErrorCode.none and command.began is not None:
+                refusal = group.refuse_older(command.began)
         if refusal is not ErrorCode.none:
             return Decision(reply=[refusal] * len(command.commits))
         return self.offsets.commit_in_transaction(command, now_ms)

@@ -23,6 +23,7 @@ from fencepost.cluster.metadata.image import ClusterImage, ImageDelta
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields, Producer
 from ..runtime.loader import Loader
+from ..runtime.moments import Began
 from ..runtime.pace import a_few_a_turn
 from ..runtime.shard import Shard
 from ..runtime.ticker import Ticker
@@ -53,7 +54,7 @@ _NULL_PROTOCOL_SINCE: Final = 7
 _LOADING_KNOWN_SINCE: Final = 2  # TxnOffsetCommit: older clients end on it (KAFKA-7296)
 # Asks whether a transaction that writes to this partition is open.
 Verify = Callable[[TopicPartition], Awaitable[ErrorCode]]
-Began = Callable[[], Awaitable[int | ErrorCode]]
+AskBegan = Callable[[], Awaitable[Began | ErrorCode]]
 _PROTOCOL_NAMED_SINCE: Final = 5  # SyncGroup must say what it thinks was agreed on (KIP-559)
 
 
@@ -98,7 +99,7 @@ class GroupService:
         overrides = partial(times_set_while_running, self._image, self._node_id)
         topics = ImageTopics(self._image)
         consumer = ConsumerMachine(self.consumer_config, topics, overrides=overrides)
-        return MigratingGroups(self.config, consumer)
+        return MigratingGroups(self.config, consumer, self._env.clock.steady)
 
     async def start(self) -> None:
         """After the replicas have started, and before any image is handed on."""
@@ -259,7 +260,7 @@ class GroupService:
         return TopicPartition(GROUP_OFFSETS_TOPIC, partition)
 
     async def txn_offset_commit(
-        self, ctx: Caller, body: Any, *, verify: Verify, began: Began | None = None
+        self, ctx: Caller, body: Any, *, verify: Verify, began: AskBegan | None = None
     ) -> Fields:
         """`verify` asks the transaction's coordinator, of the partition that keeps the group's positions; `began` when
         the transaction began, if the client can't say of which generation it is."""
@@ -272,7 +273,7 @@ class GroupService:
         return {"topics": offset_requests.by_name(plan.answer(reply))}
 
     async def _commit_in_transaction(
-        self, command: TxnOffsetCommit, verify: Verify, began: Began | None
+        self, command: TxnOffsetCommit, verify: Verify, began: AskBegan | None
     ) -> Any:
         if not command.group_id:
             return E.invalid_group_id
@@ -286,10 +287,10 @@ class GroupService:
         if outcome is not E.none:
             return outcome
         if began is not None:
-            began_ms = await began()
-            if isinstance(began_ms, ErrorCode):
-                return began_ms
-            command = replace(command, began_ms=began_ms)
+            opened = await began()
+            if isinstance(opened, ErrorCode):
+                return opened
+            command = replace(command, began=opened)
         return await self._execute(command.group_id, command)
 
     async def end_transaction(

@@ -91,6 +91,14 @@ class DescribeTransactions:
     transactional_ids: tuple[str, ...]
 
 
+class FindOpened(NamedTuple):
+    """When this producer's open transaction began: `Began`, or INVALID_PRODUCER_EPOCH if it has none."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
     """Empty filters let everything through."""

@@ -29,6 +29,7 @@ from ..runtime.connections import Connections
 from ..runtime.coordinator import Coordinator, Partitions
 from ..runtime.decision import Fields
 from ..runtime.loader import Loader
+from ..runtime.moments import Age
 from ..runtime.ownership import partition_for
 from ..runtime.pace import a_few_a_turn
 from ..runtime.regex import RegexRefused
@@ -41,6 +42,7 @@ from .commands import (
     NEEDS_PRODUCER_ID,
     AddPartitions,
     DescribeTransactions,
+    FindOpened,
     MarkersDone,
     MarkersWritten,
     Opened,
@@ -123,7 +125,8 @@ class TransactionService:
     def _new_machine(self) -> TransactionsMachine:
         """Connections are this node's, and remembered by it: one on which a late request still waits may be older than
         the coordinator that it finds, which went away and came back."""
-        machine = TransactionsMachine(self.config, self.transaction_version)
+        steady = self._env.clock.steady
+        machine = TransactionsMachine(self.config, steady, self.transaction_version)
         for transactional_id in list(self._connections)[:-CONNECTIONS_KEPT_MAX]:
             del self._connections[transactional_id]
         machine.connections = self._connections
@@ -344,21 +347,17 @@ class TransactionService:
         )
         return dict(await self._add(command, by_client=False))
 
-    async def age_ms(
-        self, transactional_id: str, producer_id: int, producer_epoch: int
-    ) -> int | ErrorCode:
+    async def age(self, who: FindOpened) -> Age | ErrorCode:
         """How long this producer's transaction has been open; INVALID_PRODUCER_EPOCH when it has none."""
-        shard = self._shard_of(transactional_id)
-        command = DescribeTransactions(transactional_ids=(transactional_id,))
-        reply = await self.execute(transactional_id, command)
+        shard = self._shard_of(who.transactional_id)
+        reply = await self.execute(who.transactional_id, who)
+        if reply is E.invalid_producer_epoch:
+            is_ours = await self._confirm_image() and self._shard_of(who.transactional_id) is shard
+            return E.invalid_producer_epoch if is_ours else E.not_coordinator
         if isinstance(reply, ErrorCode):
             return reply
-        (row,) = reply
-        found = (row["error_code"], row["producer_id"], row["producer_epoch"])
-        if found != (E.none, producer_id, producer_epoch) or not row["topics"]:
-            is_certain = await self._confirm_image() and self._shard_of(transactional_id) is shard
-            return E.invalid_producer_epoch if is_certain else E.not_coordinator
-        return int(self._env.clock.now_ms() - row["transaction_start_time_ms"])
+        clock, began = self._env.clock, reply
+        return Age.since(began.at, clock.steady(), clock.now_ms() - began.by_wall_ms)
 
     def started_ms(self, transactional_id: str) -> int:
         """When the transaction began that was verified just now: what its markers will name. -1 if it is not here."""

@@ -12,14 +12,18 @@ follows from a step in `turn.py`. Transaction groups and checks are joined on as
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
+from fencepost.cluster.base.errors import ErrorCode
+
 from ..runtime.connections import Connections, heard_over
 from ..runtime.decision import NOTHING, Decision, Effect, LogRecord, Send, SetTimer, TimerKey
+from ..runtime.moments import Began, Moment
 from .additions import Addition
 from .commands import (
     NO_CONNECTION,
     AddPartitions,
     DescribeTransactions,
     EndTransaction,
+    FindOpened,
     InitProducerId,
     ListTransactions,
     MarkersWritten,
@@ -60,12 +64,18 @@ class Found(NamedTuple):
 
 class TransactionsMachine:
     def __init__(
-        self, config: TransactionConfig, transaction_version: Callable[[], int] = lambda: 2
+        self,
+        config: TransactionConfig,
+        steady: Callable[[], float],
+        transaction_version: Callable[[], int] = lambda: 2,
     ) -> None:
+        """`steady` is looked at when something is applied, to remember when: nothing is decided by it."""
         self.config = config
         self.transaction_version = transaction_version
         self.wait_ms_max = config.wait_ms_max
         self.transactions: dict[str, Transaction] = {}
+        self.opened: dict[str, Moment] = {}  # of those that are ongoing, when they began
+        self._steady = steady
         self.waiting: dict[str, tuple[Command, ...]] = {}
         self.connections: dict[str, Connections] = {}
         self.additions: list[Addition] = []
@@ -106,6 +116,17 @@ class TransactionsMachine:
 
     def _describe(self, command: DescribeTransactions, now_ms: int) -> Decision:
         return Decision(reply=describe_transactions(self.transactions, command))
+
+    def _opened(self, command: FindOpened, now_ms: int) -> Decision:
+        found = self.transactions.get(command.transactional_id)
+        who = command.producer_id, command.producer_epoch
+        if (
+            found is None
+            or found.phase not in OPEN
+            or who != (found.producer_id, found.producer_epoch)
+        ):
+            return Decision(reply=ErrorCode.invalid_producer_epoch)
+        return Decision(reply=Began(self.opened[found.transactional_id], found.start_timestamp))
 
     def _list(self, command: ListTransactions, now_ms: int) -> Decision:
         return Decision(reply=list_transactions(self.transactions, command, now_ms))
@@ -253,6 +274,12 @@ class TransactionsMachine:
             # In replay nobody was open before: the log's last word on each id is all that is read.
             self.counters.committed += after.phase is P.PREPARE_COMMIT
             self.counters.aborted += after.phase is P.PREPARE_ABORT
+        if after.phase not in OPEN:
+            self.opened.pop(after.transactional_id, None)
+        elif after.transactional_id not in self.opened:
+            is_read = before is None  # from a log: a producer is known before it opens anything
+            now_s = self._steady()
+            self.opened[after.transactional_id] = (Moment.before if is_read else Moment.of)(now_s)
         if after.phase is P.DEAD:
             self._forget(after.transactional_id)
         else:
@@ -261,6 +288,7 @@ class TransactionsMachine:
     def _forget(self, transactional_id: str) -> None:
         before = self.transactions.pop(transactional_id, None)
         self.connections.pop(transactional_id, None)
+        self.opened.pop(transactional_id, None)
         if before is not None:
             assert P.DEAD in MAY_BECOME[before.phase], f"{transactional_id} is {before.phase.word}"
 
@@ -274,6 +302,7 @@ class TransactionsMachine:
         EndTransaction: _take,
         MarkersWritten: _markers_written,
         DescribeTransactions: _describe,
+        FindOpened: _opened,
         ListTransactions: _list,
     }
 
