@@ -5,7 +5,7 @@ Does      reads batches; waits up to `max_wait` until there are `min_bytes` of t
 Versions  7 sessions (KIP-227); 9 leader epochs; 11 racks; 12 divergence; 13 topic ids; 16 where the leader is.
 Refuses   OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
           and what the partition says. Replicas do not fetch at this door.
-Keeps     that a position is past the end is told when the quorum has confirmed who leads (`node/past_the_end.py`).
+Keeps     that a position is out of range is told when the quorum has confirmed who leads (`node/out_of_range.py`).
 """
 
 from collections.abc import Hashable
@@ -21,7 +21,7 @@ from fencepost.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION, Outcom
 from fencepost.replication.partition import Partition, Read
 from fencepost.replication.waits import FetchWait
 
-from .. import past_the_end
+from .. import out_of_range
 from ..judged import Judged
 from ..moved import name_new_leaders
 from ..read_replica_policy import preferred_read_replica
@@ -62,7 +62,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         return {"error_code": context, "responses": []}
     partitions: list[tuple[Key, Wanted]] = list(context.partitions())  # type: ignore[arg-type]
     answers = await _read_or_wait(ctx, request, partitions)
-    await past_the_end.confirm(services, [each.judged for each in answers if each.judged])
+    await out_of_range.confirm(services, [each.judged for each in answers if each.judged])
     reply = context.finish(
         [(key, _outcome(answer)) for (key, _), answer in zip(partitions, answers, strict=True)],
         services.env.clock.now_ms(),
@@ -247,18 +247,17 @@ def _read_elsewhere(
 
 
 def _out_of_range(request: Any, index: int, partition: Partition, wanted: Wanted) -> _Answer:
-    """What a leader has deleted is gone, whoever leads by now; what it has not may have been written elsewhere. At a follower whoever
-    names a rack was sent there, and asks the leader next; others take it for the leader. So may who names no leader epoch, and
-    where it is only behind, looking for the leader costs him nothing."""
-    is_ahead = wanted.fetch_offset >= partition.log_start_offset
+    """What a leader has not may have been written elsewhere; what it has deleted may be of a topic that was deleted, and made anew.
+    At a follower whoever names a rack was sent there, and asks the leader next; others take it for the leader. So may who names no
+    leader epoch, and where it is only behind, looking for the leader costs him nothing."""
     if not partition.is_leader:
         knows_who_leads = wanted.current_leader_epoch >= 0  # or had been refused before
-        is_sent = request.rack_id and (knows_who_leads or not is_ahead)
+        is_behind = wanted.fetch_offset >= partition.log_start_offset
+        is_sent = request.rack_id and (knows_who_leads or not is_behind)
         refusal = ErrorCode.offset_out_of_range if is_sent else ErrorCode.not_leader_or_follower
         return _refusal(index, refusal)
     answer = _refusal(index, ErrorCode.offset_out_of_range)
-    if is_ahead:
-        answer.judged = Judged.by(partition, answer.fields)
+    answer.judged = Judged.by(partition, answer.fields)
     return answer
 
 

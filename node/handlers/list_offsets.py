@@ -3,11 +3,13 @@
 Does      finds the offset of a time, of an end, or of the largest timestamp, on partitions led here.
 Versions  2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE (KIP-207); 7 max timestamp; 8 local log start; 9, 11 remote tiers (none here).
 Keeps     an end is never behind what had been acknowledged when it was asked for, nor is it said that there is no record of
-          a time, or which is the latest: a leader that slept or was cut off asks the quorum first whether it leads still.
+          a time, or which is the latest: a leader that slept or was cut off asks the quorum first whether it leads still. So it
+          does before it says that a partition begins later than at 0: its topic may have been made anew meanwhile.
           Kafka's tells what it knows, however long ago that was.
 Refuses   INVALID_REQUEST for a partition asked for twice, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
           NOT_LEADER_OR_FOLLOWER, UNSUPPORTED_VERSION for a special timestamp that the version has not,
-          OFFSET_NOT_AVAILABLE for an end, or a time that is not found, while there is no majority of the voters.
+          OFFSET_NOT_AVAILABLE for an end, a time that is not found, or a beginning that is not 0, while there is no majority
+          of the voters.
 """
 
 from collections import Counter
@@ -17,7 +19,7 @@ from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
 from ..fresh_image import ANSWER_S
-from ..services import HandlerContext
+from ..services import HandlerContext, Services
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 # Special timestamps and the first version that knows them.
@@ -37,10 +39,10 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     isolation = getattr(request, "isolation_level", 0)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    wants_end = any(
-        p.timestamp not in OF_THE_BEGINNING for t in request.topics for p in t.partitions
+    must_ask = any(
+        _may_differ_elsewhere(services, t.name, p) for t in request.topics for p in t.partitions
     )
-    knows_end = not wants_end or await services.confirm_image(ANSWER_S)
+    is_of_now = must_ask and await services.confirm_image(ANSWER_S)
     topics: list[dict[str, Any]] = []
     told = 0
     for topic in request.topics:
@@ -48,7 +50,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         for wanted in topic.partitions:
             index = wanted.partition_index
             if asked[topic.name, index] == 1:
-                found = await _find(ctx, topic.name, wanted, isolation, knows_end=knows_end)
+                found = await _find(ctx, topic.name, wanted, isolation, is_of_now=is_of_now)
             else:
                 found = {"error_code": ErrorCode.invalid_request, **_UNKNOWN}
             topics[-1]["partitions"].append({"partition_index": index, **found})
@@ -58,8 +60,22 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     return {"topics": topics}
 
 
+def _may_differ_elsewhere(services: Services, topic: str, wanted: Any) -> bool:
+    if wanted.timestamp not in OF_THE_BEGINNING:
+        return True
+    partition = services.replicas.partition(TopicPartition(topic, wanted.partition_index))
+    return not isinstance(partition, ErrorCode) and partition.log_start_offset > 0
+
+
+def _is_in_doubt(timestamp: int, found: Any) -> bool:
+    """What another leader, or that of the next topic of this name, may tell otherwise: a client would pass records by."""
+    if isinstance(found, ErrorCode):
+        return False
+    return found == NOT_FOUND or (timestamp in OF_THE_BEGINNING and found[0] > 0)
+
+
 async def _find(
-    ctx: HandlerContext, topic: str, wanted: Any, isolation: int, *, knows_end: bool
+    ctx: HandlerContext, topic: str, wanted: Any, isolation: int, *, is_of_now: bool
 ) -> dict[str, Any]:
     services, version, timestamp = ctx.services, ctx.api_version, wanted.timestamp
     if timestamp < 0 and SPECIAL_SINCE.get(timestamp, version + 1) > version:
@@ -73,9 +89,9 @@ async def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return {"error_code": ErrorCode.none, **_UNKNOWN}
     found: Any = ErrorCode.offset_not_available
-    if knows_end or timestamp not in (LATEST, MAX_TIMESTAMP):
+    if is_of_now or timestamp not in (LATEST, MAX_TIMESTAMP):
         found = await partition.list_offset_waiting(timestamp, isolation)
-        if found == NOT_FOUND and not knows_end:
+        if not is_of_now and _is_in_doubt(timestamp, found):
             found = ErrorCode.offset_not_available
     if isinstance(found, ErrorCode):
         if found is ErrorCode.offset_not_available and version < OFFSET_NOT_AVAILABLE_SINCE:

@@ -2,7 +2,7 @@
 
 Does      tells a consumer where a leader epoch ended, so that it sees whether what it read was truncated.
 Versions  3 replica id; 4 flexible.
-Keeps     that an epoch is not known is told when the quorum has confirmed who leads (`node/past_the_end.py`).
+Keeps     that an epoch is not known, or where it ended, is told when the quorum has confirmed who leads (`node/out_of_range.py`).
 Refuses   FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.base.ids import NO_LEADER_EPOCH, TopicPartition
 
-from .. import past_the_end
+from .. import out_of_range
 from ..judged import Judged
 from ..services import HandlerContext, Services
 
@@ -27,7 +27,7 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
         }
         for topic in request.topics
     ]
-    await past_the_end.confirm(ctx.services, judged)
+    await out_of_range.confirm(ctx.services, judged)
     return {"topics": topics}
 
 
@@ -47,6 +47,6 @@ def _find(services: Services, topic: str, wanted: Any, judged: list[Judged]) -> 
         "leader_epoch": leader_epoch,
         "end_offset": end_offset,
     }
-    if leader_epoch == NO_LEADER_EPOCH:  # one that is newer than all: of a successor, perhaps
-        judged.append(Judged.by(partition, answer))
+    # One that is newer than all may be a successor's; one that ended sooner, of the topic that had this name before.
+    judged.append(Judged.by(partition, answer))
     return answer

@@ -24,6 +24,7 @@ from fencepost.cluster.base.request_scope import RequestScope, enter_scope
 from fencepost.cluster.wire.api import RequestRefused
 
 from .dispatch import Call, Cancel, Dispatcher, Encoded, Origin, UnspeakableReply
+from .overtaking import RefusedBatches
 
 # Requests of one connection whose replies wait for a produce request that is appended but not answered, and that one
 # itself. Clients keep five in flight; one that keeps more waits in the kernel's buffers instead of in our memory.
@@ -54,7 +55,8 @@ class ClientConnection:
         self.env = env
         self.connection = connection
         self.dispatcher = dispatcher
-        self.origin = Origin(*connection.remote, listener, next(dispatcher.connections))
+        number, refused = next(dispatcher.connections), RefusedBatches(dispatcher.room)
+        self.origin = Origin(*connection.remote, listener, number, refused)
         self.last_active_s = env.clock.steady()
         self._tracing = dispatcher.tracing
         self._scope: RequestScope | None = None
@@ -100,6 +102,7 @@ class ClientConnection:
             if self._looks is not None:
                 self._looks.cancel()
             self._forget_pending()
+            self.origin.refused.close()
             self.connection.close()
 
     @property

@@ -21,7 +21,7 @@ from fencepost.cluster.wire.api import (
 from fencepost.cluster.wire.render import render
 
 from .metrics import PARTS, ApiCounters
-from .overtaking import RefusedBatches
+from .overtaking import RefusedBatches, Room
 
 Services = TypeVar("Services")
 Fields = dict[str, Any]
@@ -40,7 +40,7 @@ class Origin:
     port: int
     listener: str
     connection: int = 0  # its number on this node: a later connection has a higher one
-    refused: RefusedBatches = field(default_factory=RefusedBatches, compare=False)
+    refused: RefusedBatches = field(default_factory=lambda: RefusedBatches(Room()), compare=False)
     software: list[str] = field(default_factory=list, compare=False)  # what it said of itself
 
 
@@ -178,6 +178,7 @@ class Dispatcher:
         self.request_bytes_max = request_bytes_max
         self.counters = {key: ApiCounters(PARTS.get(key)) for key in apis}
         self.connections = itertools.count(1)
+        self.room = Room()
         self.tracing: Tracing | None = None
 
     def open(self, frame: memoryview, origin: Origin, arrived_s: float = 0.0) -> Call:

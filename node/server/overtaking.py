@@ -21,6 +21,8 @@ from fencepost.replication.log.producer_snapshot import is_after
 
 # Remembered a connection; the oldest go first. As many as a producer may have partitions on one node, under a kilobyte each.
 REFUSED_MAX: Final = 10_000
+# And for all connections of a listener: what is sent away was not looked at, and anybody may send it.
+REFUSED_BY_ALL_MAX: Final = 200_000
 # What a client tries again as it was. After anything else it gives the batch up, and must not be held to it.
 TRIED_AGAIN: Final = frozenset(
     {
@@ -34,12 +36,22 @@ TRIED_AGAIN: Final = frozenset(
 Place = tuple[UUID | str, int]  # a topic as the client names it, and a partition
 
 
+class Room:
+    """What connections share: for how many more batches there is room."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = REFUSED_BY_ALL_MAX
+
+
 class RefusedBatches:
     """Of one connection. Empty, and then false, for nearly all."""
 
-    __slots__ = ("_lowest",)
+    __slots__ = ("_lowest", "_room")
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room: Room | None = room  # None when the connection has ended
         # place, producer id, producer epoch -> the batch with the lowest sequence that was sent away
         self._lowest: dict[tuple[Place, int, int], BatchHeader] = {}
 
@@ -47,13 +59,17 @@ class RefusedBatches:
         return bool(self._lowest)
 
     def note(self, place: Place, records: memoryview) -> None:
-        header = _header_of(records)
-        if header is None or len(str(place[0])) > TOPIC_NAME_LENGTH_MAX:
+        header, room = _header_of(records), self._room
+        if header is None or room is None or len(str(place[0])) > TOPIC_NAME_LENGTH_MAX:
             return  # no topic has that name, or ever will
         key = (place, header.producer_id, header.producer_epoch)
         known = self._lowest.get(key)
-        if known is None and len(self._lowest) >= REFUSED_MAX:
-            del self._lowest[next(iter(self._lowest))]
+        if known is None:
+            if self._lowest and (len(self._lowest) >= REFUSED_MAX or not room.left):
+                self._drop(next(iter(self._lowest)))
+            if not room.left:
+                return
+            room.left -= 1
         if known is None or is_after(known.base_sequence, header.base_sequence):
             self._lowest[key] = header
 
@@ -65,14 +81,24 @@ class RefusedBatches:
         key = (place, header.producer_id, header.producer_epoch)
         lowest = self._lowest.get(key)
         if lowest is not None and not is_after(header.base_sequence, lowest.base_sequence):
-            del self._lowest[key]
+            self._drop(key)
             return None
         return lowest
 
     def forget(self, place: Place, records: memoryview) -> None:
         """This batch is written: so what was sent away is, too, and came by another connection, or to another leader."""
         if (header := _header_of(records)) is not None:
-            self._lowest.pop((place, header.producer_id, header.producer_epoch), None)
+            self._drop((place, header.producer_id, header.producer_epoch))
+
+    def close(self) -> None:
+        """The connection has ended: nothing can come by it any more."""
+        if self._room is not None:
+            self._room.left += len(self._lowest)
+        self._lowest, self._room = {}, None
+
+    def _drop(self, key: tuple[Place, int, int]) -> None:
+        if self._lowest.pop(key, None) is not None and self._room is not None:
+            self._room.left += 1
 
 
 def _header_of(records: memoryview) -> BatchHeader | None:

@@ -12,7 +12,7 @@ from fencepost.cluster.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.client import WireClient
 from fencepost.cluster.wire.records import Record, build_batch
-from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches
+from fencepost.node.server.overtaking import REFUSED_MAX, RefusedBatches, Room
 from fencepost.replication.beginnings import TRIES_BEHIND
 from fencepost.replication.log.producer_snapshot import SEQUENCE_MAX
 from sim_cluster import CLIENT, Cluster
@@ -190,14 +190,14 @@ def test_a_batch_does_not_overtake_one_that_came_before_the_lead(is_known: bool)
 
 
 def test_a_batch_that_is_garbage_or_has_no_sequence_is_not_remembered() -> None:
-    refused = RefusedBatches()
+    refused = RefusedBatches(Room())
     refused.note(PLACE, memoryview(b"garbage"))
     refused.note(PLACE, memoryview(build_batch([Record(0, 1_000, None, b"x", ())])))
     assert not refused
 
 
 def test_a_new_epoch_begins_anew() -> None:
-    refused = RefusedBatches()
+    refused = RefusedBatches(Room())
     refused.note(PLACE, memoryview(batch(0)))
     assert refused.before(PLACE, memoryview(batch(4, producer_epoch=1))) is None
     waited_for = refused.before(PLACE, memoryview(batch(4)))
@@ -207,7 +207,7 @@ def test_a_new_epoch_begins_anew() -> None:
 
 def test_of_a_name_that_no_topic_can_have_nothing_is_remembered() -> None:
     """A client may send any: ten thousand of 32 KB were 331 MB."""
-    refused = RefusedBatches()
+    refused = RefusedBatches(Room())
     refused.note(("x" * (TOPIC_NAME_LENGTH_MAX + 1), 0), memoryview(batch(0)))
     assert not refused
     refused.note(("x" * TOPIC_NAME_LENGTH_MAX, 0), memoryview(batch(0)))
@@ -215,7 +215,7 @@ def test_of_a_name_that_no_topic_can_have_nothing_is_remembered() -> None:
 
 
 def test_the_last_sequence_number_is_not_behind_the_first() -> None:
-    refused = RefusedBatches()
+    refused = RefusedBatches(Room())
     for sequence in (SEQUENCE_MAX, 0):
         refused.note(PLACE, memoryview(batch(sequence)))
     assert refused.before(PLACE, memoryview(batch(0))) is not None
@@ -283,8 +283,31 @@ def test_who_gives_the_first_batch_up_writes_what_comes_behind_it_by_the_same_co
 
 
 def test_what_a_connection_has_remembered_is_bounded() -> None:
-    refused = RefusedBatches()
+    refused = RefusedBatches(Room())
     for producer_id in range(REFUSED_MAX + 1):
         refused.note(PLACE, memoryview(batch(0, producer_id=producer_id)))
     assert refused.before(PLACE, memoryview(batch(4, producer_id=0))) is None
     assert refused.before(PLACE, memoryview(batch(4, producer_id=1))) is not None
+
+
+def test_what_all_connections_have_remembered_is_bounded_and_given_back() -> None:
+    """A stranger's 10,000 batches of a topic that is not there are not looked at: by each of a thousand connections they would
+    fill the memory of the node."""
+    room = Room()
+    room.left = 3
+    mine, yours = RefusedBatches(room), RefusedBatches(room)
+    for producer_id in (1, 2):
+        mine.note(PLACE, memoryview(batch(0, producer_id=producer_id)))
+    for producer_id in (3, 4):
+        yours.note(PLACE, memoryview(batch(0, producer_id=producer_id)))
+    later = {each: memoryview(batch(1, producer_id=each)) for each in (1, 2, 3, 4)}
+    assert [bool(mine.before(PLACE, later[each])) for each in (1, 2)] == [True, True]
+    assert [bool(yours.before(PLACE, later[each])) for each in (3, 4)] == [False, True]
+    assert room.left == 0
+    mine.forget(PLACE, later[1])
+    assert room.left == 1
+    mine.close()
+    mine.close()
+    mine.note(PLACE, later[1])
+    assert room.left == 2
+    assert not mine
