@@ -137,6 +137,24 @@ def test_out_of_range_is_answered_as_kafka_does(log_end: int, leader: OutOfRange
     assert cut_out_of_range(log_end, leader) == cut
 
 
+@pytest.mark.parametrize(
+    ("log_start", "has_all", "said"),
+    [
+        (4, False, OutOfRange(4, 20)),  # epoch 1 may have begun anywhere before 11
+        (4, True, GoOn()),
+        (0, False, GoOn()),  # epoch 0 had all below 11, and nothing of it is left
+    ],
+)
+def test_where_the_epochs_begin_above_the_log_nothing_is_known_of_older_ones(
+    log_start: int, has_all: bool, said: object
+) -> None:
+    """A copy of a log that begins in what compaction took out."""
+    epochs = EpochsMachine()
+    epochs.assign(1, 11)
+    found = answer(epochs, (2, 20), log_start, 20, last_epoch=0, end_offset=10, has_all=has_all)
+    assert found == said
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["append", "append", "elect", "follow"]), st.integers(0, 2)),
     max_size=60,
