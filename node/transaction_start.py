@@ -39,11 +39,11 @@ class TransactionStarts:
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> Began | ErrorCode:
         """An error sends the client to ask again."""
-        asked_s = self._clock.steady()
+        asked_s = self._clock.elapsed()
         age = await self._age(FindOpened(transactional_id, producer_id, producer_epoch))
         if isinstance(age, ErrorCode):
             return age
-        now_ms, answered_s = self._clock.now_ms(), self._clock.steady()
+        now_ms, answered_s = self._clock.now_ms(), self._clock.elapsed()
         return age.began(asked_s=asked_s, answered_s=answered_s, now_ms=now_ms)
 
     async def _age(self, who: FindOpened) -> Age | ErrorCode:

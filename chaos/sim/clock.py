@@ -43,11 +43,15 @@ class SteadyTime:
         self._since = self._start = 0.0
         self._stopped: float | None = None
         self._stood_still_until = float("-inf")
+        self._stood_still_s = 0.0
         self.rate = 1.0
 
     def now(self) -> float:
         now = self._loop.time()
         return now if self.rate == 1.0 and not self._since else self._at(now)
+
+    def elapsed(self) -> float:
+        return self.now() + self._stood_still_s
 
     def _at(self, now: float) -> float:
         until = now if self._stopped is None else self._stopped
@@ -55,13 +59,15 @@ class SteadyTime:
 
     def stop(self) -> None:
         """The machine is suspended as a whole: its steady time stands still, wall time does not."""
-        now = self._loop.time()
-        self._start, self._since, self._stopped = self._at(now), now, now
+        if self._stopped is None:
+            now = self._loop.time()
+            self._start, self._since, self._stopped = self._at(now), now, now
 
     def go_on(self) -> bool:
         """False when it does already."""
         if self._stopped is None:
             return False
+        self._stood_still_s += self._loop.time() - self._stopped
         self._since, self._stopped = self._loop.time(), None
         self._stood_still_until = self._since
         return True
@@ -94,6 +100,9 @@ class SimClock:
 
     def steady(self) -> float:
         return self._steady.now()
+
+    def elapsed(self) -> float:
+        return self._steady.elapsed()
 
     async def sleep(self, seconds: float) -> None:
         self._incarnation.check()

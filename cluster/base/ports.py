@@ -28,6 +28,9 @@ class Clock(Protocol):
     def steady(self) -> float:
         """Seconds from an arbitrary start that never go back (the event loop's time)."""
 
+    def elapsed(self) -> float:
+        """The same, and goes on while the machine is suspended: for how long ago something was, not for how long to wait."""
+
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:

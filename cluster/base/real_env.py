@@ -13,6 +13,7 @@ import resource
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 from .errors import MACHINE_ERRNOS, Trouble
@@ -36,6 +37,8 @@ class RealClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.steady = loop.time
+        boot = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
+        self.elapsed = loop.time if boot is None else partial(time.clock_gettime, boot)
         self._call_later = loop.call_later
 
     def now_ms(self) -> int:

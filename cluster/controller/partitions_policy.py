@@ -13,6 +13,7 @@ from .decision import (
     Decision,
     Scene,
 )
+from .election_policy import Placement
 from .placement_policy import active_brokers, assigned_partition, check_assignment, place
 from .topics_policy import DUPLICATE_NAME, failed, twice_in
 
@@ -72,7 +73,7 @@ def _more(scene: Scene, topic: MorePartitions, room: int) -> PartitionsCreated:
         raise CommandRefused(ErrorCode.invalid_replica_assignment, why)
     if additional > room:
         raise CommandRefused(ErrorCode.policy_violation, TOO_MANY_PARTITIONS)
-    factor = len(known.partitions[0].replicas)
+    factor = len(Placement.of(known.partitions[0]).target())  # of a move, not what is to go
     active = active_brokers(scene.image)
     if topic.assignments is None:
         partitions = place(scene.image.brokers.values(), additional, factor, scene.rng)

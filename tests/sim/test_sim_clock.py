@@ -79,11 +79,13 @@ def test_the_clock_of_a_suspended_machine_stands_still_and_goes_on_from_there() 
         assert one.clock.steady() == 3.0
         assert other.clock.steady() == 10.0
         assert one.clock.now_ms() == other.clock.now_ms()
+        world.suspend("one")  # it is already
         world.machine("one").steady.drift(0)
         assert world.has_slept("one", 0.5) and not world.has_slept("other", 0.5)
         world.resume("one")
         await asyncio.sleep(1.0)
         assert one.clock.steady() == 4.0
+        assert one.clock.elapsed() == other.clock.elapsed() == 11.0
         assert not world.has_slept("one", 0.5)
 
     with World(1) as world:

@@ -58,8 +58,8 @@ class Scene:
     ) -> None:
         self.config = config or GroupConfig()
         self.consumer = consumer or NoConsumerGroups()
-        self.machine = GroupsMachine(self.config, self.consumer, self.steady)
         self.now_ms = now_ms
+        self.machine = GroupsMachine(self.config, self.consumer, self.elapsed)
         self.timers = Timers()
         self.log: list[tuple[bytes, bytes | None, int]] = []  # key, value, producer id
         self.markers: list[tuple[int, int, bool]] = []  # before which record, producer id, commit
@@ -69,7 +69,7 @@ class Scene:
         self.fresh = 0
         self._take(self.machine.loaded(now_ms))
 
-    def steady(self) -> float:
+    def elapsed(self) -> float:
         return self.now_ms / 1000
 
     # -- what a shard does -----------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Scene:
 
     def reload(self) -> None:
         """Another coordinator takes over and has nothing but the log."""
-        self.machine = GroupsMachine(self.config, type(self.consumer)(), self.steady)
+        self.machine = GroupsMachine(self.config, type(self.consumer)(), self.elapsed)
         self.timers = Timers()
         self.parked.clear()
         replay(self.machine, self.log, self.markers)

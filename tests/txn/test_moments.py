@@ -5,6 +5,8 @@ from math import inf
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.groups.classic_group import ClassicGroup, Phase
+from fencepost.txn.groups.classic_machine import ClassicMachine
+from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.runtime.moments import Age, Began, Moment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,17 @@ def test_what_steady_clocks_tell_no_wall_clock_changes(since, began, code, wall_
 def test_what_began_under_another_coordinator_is_told_by_wall_clocks(since, began) -> None:
     assert settled(since).refuse_older(Began(began, 1_000)) is E.none
     assert settled(since).refuse_older(Began(began, 999)) is E.invalid_producer_epoch
+
+
+def test_a_generation_that_is_read_from_a_log_began_before_its_coordinator_whenever_it_is_read() -> (
+    None
+):
+    """Groups are decoded when somebody asks for them: by that moment whoever began meanwhile was older than it knew."""
+    clock = [10.0]
+    machine = ClassicMachine(GroupConfig(), lambda: clock[0])
+    clock[0] = 100.0
+    machine.apply(settled(LIVE).record())
+    assert machine.groups["g"].since == Moment.before(10.0)
 
 
 def settled(since: Moment) -> ClassicGroup:

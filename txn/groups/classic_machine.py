@@ -26,11 +26,11 @@ ClassicCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 
 class ClassicMachine:
-    def __init__(self, config: GroupConfig, steady: Callable[[], float]) -> None:
+    def __init__(self, config: GroupConfig, elapsed: Callable[[], float]) -> None:
         self.config = config
-        self._steady = (
-            steady  # looked at when something is applied, to remember when: it decides on nothing
-        )
+        # Looked at when something is applied, to remember when: nothing is decided by it.
+        self._elapsed = elapsed
+        self._begun_s = elapsed()
         self.groups: dict[str, ClassicGroup] = {}
 
     # -- decide ----------------------------------------------------------------------------------
@@ -166,12 +166,13 @@ class ClassicMachine:
         match change:
             case GroupChanged(group=group):
                 if group.since is None:
-                    group.since = Moment.of(self._steady())
+                    group.since = Moment.of(self._elapsed())
                 self.groups[group.group_id] = group
             case GroupMetadata():
-                # Of a coordinator that goes on a GroupChanged follows, if more is known.
+                # Of a log, whenever that is read: others wrote it, before this one began. What is written here has its moment
+                # by a GroupChanged that follows, or is yet to become a generation (`consumer_migration.py`).
                 group = ClassicGroup.from_record(change)
-                group.since = Moment.before(self._steady())
+                group.since = Moment.before(self._begun_s)
                 self.groups[change.group_id] = group
             case GroupForgotten():
                 known = self.groups.pop(change.group_id, None)

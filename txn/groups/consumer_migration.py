@@ -69,9 +69,9 @@ class MigratingGroups(GroupsMachine):
     consumer: ConsumerMachine
 
     def __init__(
-        self, config: GroupConfig, consumer: ConsumerMachine, steady: Callable[[], float]
+        self, config: GroupConfig, consumer: ConsumerMachine, elapsed: Callable[[], float]
     ) -> None:
-        super().__init__(config, consumer, steady)
+        super().__init__(config, consumer, elapsed)
         consumer.downgrade = ToClassic(config, consumer.config, consumer.topics)
 
     def decide(self, command: Any, now_ms: int) -> Decision:

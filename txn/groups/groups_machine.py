@@ -64,10 +64,10 @@ class SweepWent:
 
 class GroupsMachine:
     def __init__(
-        self, config: GroupConfig, consumer: ConsumerGroups, steady: Callable[[], float]
+        self, config: GroupConfig, consumer: ConsumerGroups, elapsed: Callable[[], float]
     ) -> None:
         self.config = config
-        self.classic = ClassicMachine(config, steady)
+        self.classic = ClassicMachine(config, elapsed)
         self.consumer = consumer
         self.offsets = OffsetsMachine(config)
         self._sweep: list[str] = []

@@ -99,7 +99,7 @@ class GroupService:
         overrides = partial(times_set_while_running, self._image, self._node_id)
         topics = ImageTopics(self._image)
         consumer = ConsumerMachine(self.consumer_config, topics, overrides=overrides)
-        return MigratingGroups(self.config, consumer, self._env.clock.steady)
+        return MigratingGroups(self.config, consumer, self._env.clock.elapsed)
 
     async def start(self) -> None:
         """After the replicas have started, and before any image is handed on."""

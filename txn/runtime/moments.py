@@ -1,11 +1,12 @@
-"""When something began, by steady clocks: what two nodes can compare though their wall clocks differ, and one though its own is set.
+"""When something began, by how much time has gone by: what two nodes can compare whose wall clocks differ, and one whose own is set.
 
 INVARIANT  a Moment holds the true one: what this process saw is known to it, what it read of a log came before that.
 PREVENTS   a clock that is set back fencing everybody until it has caught up, or taking what is old for new.
 PROVED BY  tests/txn/test_moments.py::test_a_moment_that_another_node_tells_of_holds_the_true_one
 
-Steady clocks of two processes have nothing in common but their pace. So a node tells another how long ago something was,
-and by when it asked and was answered that one knows between which of its own moments it lies.
+Clocks of two processes that nobody sets have nothing in common but their pace. So a node tells another how long ago something was,
+and by when it asked and was answered that one knows between which of its own moments it lies. They go on while a machine
+is suspended (`Clock.elapsed`): by a steady clock that stood still meanwhile all that is older would be younger than it is.
 """
 
 from math import inf
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """Somewhere between two seconds of this process's steady clock, both included."""
+    """Somewhere between two seconds of `Clock.elapsed`, both included."""
 
     from_s: float
     to_s: float

@@ -125,8 +125,8 @@ class TransactionService:
     def _new_machine(self) -> TransactionsMachine:
         """Connections are this node's, and remembered by it: one on which a late request still waits may be older than
         the coordinator that it finds, which went away and came back."""
-        steady = self._env.clock.steady
-        machine = TransactionsMachine(self.config, steady, self.transaction_version)
+        elapsed = self._env.clock.elapsed
+        machine = TransactionsMachine(self.config, elapsed, self.transaction_version)
         for transactional_id in list(self._connections)[:-CONNECTIONS_KEPT_MAX]:
             del self._connections[transactional_id]
         machine.connections = self._connections
@@ -357,7 +357,7 @@ class TransactionService:
         if isinstance(reply, ErrorCode):
             return reply
         clock, began = self._env.clock, reply
-        return Age.since(began.at, clock.steady(), clock.now_ms() - began.by_wall_ms)
+        return Age.since(began.at, clock.elapsed(), clock.now_ms() - began.by_wall_ms)
 
     def started_ms(self, transactional_id: str) -> int:
         """When the transaction began that was verified just now: what its markers will name. -1 if it is not here."""

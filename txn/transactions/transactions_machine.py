@@ -66,16 +66,17 @@ class TransactionsMachine:
     def __init__(
         self,
         config: TransactionConfig,
-        steady: Callable[[], float],
+        elapsed: Callable[[], float],
         transaction_version: Callable[[], int] = lambda: 2,
     ) -> None:
-        """`steady` is looked at when something is applied, to remember when: nothing is decided by it."""
+        """`elapsed` is looked at when something is applied, to remember when: nothing is decided by it."""
         self.config = config
         self.transaction_version = transaction_version
         self.wait_ms_max = config.wait_ms_max
         self.transactions: dict[str, Transaction] = {}
         self.opened: dict[str, Moment] = {}  # of those that are ongoing, when they began
-        self._steady = steady
+        self._elapsed = elapsed
+        self._begun_s = elapsed()
         self.waiting: dict[str, tuple[Command, ...]] = {}
         self.connections: dict[str, Connections] = {}
         self.additions: list[Addition] = []
@@ -277,9 +278,10 @@ class TransactionsMachine:
         if after.phase not in OPEN:
             self.opened.pop(after.transactional_id, None)
         elif after.transactional_id not in self.opened:
-            is_read = before is None  # from a log: a producer is known before it opens anything
-            now_s = self._steady()
-            self.opened[after.transactional_id] = (Moment.before if is_read else Moment.of)(now_s)
+            # A producer is known before it opens anything. Who was not is read from a log, whenever that is.
+            is_read = before is None
+            opened = Moment.before(self._begun_s) if is_read else Moment.of(self._elapsed())
+            self.opened[after.transactional_id] = opened
         if after.phase is P.DEAD:
             self._forget(after.transactional_id)
         else:

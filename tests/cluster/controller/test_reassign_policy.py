@@ -5,9 +5,11 @@ from fencepost.cluster.controller import reassign_policy
 from fencepost.cluster.controller.brokers_policy import decide_fence
 from fencepost.cluster.controller.commands import (
     AlterReassignments,
+    CreatePartitions,
     CreateTopics,
     ElectionType,
     ElectLeaders,
+    MorePartitions,
     NewTopic,
     Reassignment,
     UnregisterBroker,
@@ -53,6 +55,22 @@ def test_nothing_is_dropped_before_the_new_ones_are_in_sync(scene: Scene) -> Non
     assert moving(scene) == ((4, 5, 3), (), ())
     assert (now.leader, now.leader_epoch) == (4, before.leader_epoch + 1)
     assert (sorted(now.isr), now.elr) == ([3, 4, 5], ())
+
+
+def test_partitions_that_are_added_meanwhile_have_as_many_replicas_as_there_will_be(
+    scene: Scene,
+) -> None:
+    """They had those of both sides, for good."""
+    assert move(scene, 4, 5, 3) is E.none
+    more = (
+        MorePartitions(name="t", count=2),
+        MorePartitions(name="t", count=3, assignments=((1, 2, 3),)),
+    )
+    for each in more:
+        (result,) = scene.when(CreatePartitions(topics=(each,)))
+        assert result.error_code is E.none, result
+    added = scene.image.topics["t"].partitions[1:]
+    assert [len(each.replicas) for each in added] == [3, 3]
 
 
 def test_a_leader_that_stays_goes_on_under_a_new_epoch_without_the_dropped_replica(
