@@ -26,5 +26,6 @@ async def confirm(services: Services, judged: Sequence[Judged]) -> None:
     """Once for all parts of an answer."""
     for each in await doubtful(services, judged):
         each.part["error_code"] = ErrorCode.not_leader_or_follower
+        each.part.pop("diverging_epoch", None)
         if "end_offset" in each.part:
             each.part.update(leader_epoch=NO_LEADER_EPOCH, end_offset=-1)

@@ -68,6 +68,8 @@ def answer(
         # has all that is committed, and log starts are.
         return OutOfRange(log_start, log_end)
     epoch, end = epochs.end_offset_for(last_epoch, log_end, leading)
+    if is_told and last_epoch < first_epoch:
+        epoch = 0  # which wrote all below, whatever epoch is asked about
     if epoch == NO_EPOCH or end == NO_OFFSET:
         return OutOfRange(log_start, log_end)
     if epoch < last_epoch or end < end_offset:

@@ -65,6 +65,11 @@ class FollowerStreams:
         if self.manager.node_id in delta.brokers_changed:
             self.tell_broker_epoch()
 
+    def look_again(self) -> None:
+        manager = self.manager
+        for topic, state in list(manager.image.partitions_of(manager.node_id)):
+            self._look(topic, state)
+
     def tell_broker_epoch(self) -> None:
         for stream in self._streams.values():
             stream.tell_broker_epoch()

@@ -31,12 +31,14 @@ from fencepost.cluster.metadata.topic_config import TopicConfigs
 
 from .disk_room import DiskRoom
 from .flusher import Flushable, Flusher
+from .found import name_strays, tell_unclean
 from .log.checkpoint import Kind
 from .log.log import Log
 from .log.pool import OPEN_MAX
 from .log.producer_budget import PRODUCERS_MAX
 from .log.store import LogStore
 from .metrics import Counters
+from .out_and_in import OutAndIn
 from .partition import NO_SPACE, Partition
 from .partition_copies import CopiedPartition
 from .partition_machine import REPLICA_LAG_MS_MAX
@@ -46,7 +48,6 @@ from .throttle_machine import NO_LIMIT
 from .told_policies import ToldPolicies
 
 PARTITIONS_A_TURN: Final = 100
-STRAYS_NAMED_MAX: Final = 20
 
 
 def _nobody_hears() -> None:
@@ -87,6 +88,7 @@ class ReplicaManager:
         self.flusher = Flusher(env.clock, self._sync, self.counters)
         self.rounds = Rounds(env, self)
         self._configs = TopicConfigs(node_config, node_id)
+        self._moves = OutAndIn(node_id, lambda topic: self._configs.of(self.image, topic).compact)
         self._topic_ids: dict[str, UUID] = {}  # of the topics that have a replica here
         self._is_running = False
         # False until this process is registered: what the image gives this broker to lead until then, it gives
@@ -111,10 +113,10 @@ class ReplicaManager:
         self._is_running = True
         # What came and went meanwhile, and who leads.
         self.on_image(ImageDelta.since(self.image, [topic for topic, _ in mine]))
-        self._name_strays()
+        name_strays(self.env.log, self.store, self.partitions.keys() | self.offline.keys())
         self.rounds.start()
         self.counters.recovery_s = self.env.clock.steady() - started
-        self._tell_unclean()
+        tell_unclean(self.env.log, self.store)
         self.env.log.info(
             "logs_open",
             partitions=len(self.partitions),
@@ -123,28 +125,19 @@ class ReplicaManager:
             seconds=round(self.counters.recovery_s, 3),
         )
 
-    def _tell_unclean(self) -> None:
-        """What a kill left to do, so that it is seen that there was one."""
-        store = self.store
-        if store.is_new or store.was_clean:
-            return
-        found = store.shared.recovered
-        why = "its machine went down"
-        if store.same_boot:
-            why = "its process was killed or broke off; an exit code of 137 is a kill, by the kernel if memory ran out"
-        self.env.log.warn(
-            "last_run_unclean",
-            cause=why,
-            partitions=found.logs,
-            bytes=found.records_bytes,
-            bytes_cut=found.cut_bytes,
-        )
-
     def lead(self) -> None:
         """The image has this process's registration: what it gives this broker to lead, it leads."""
         self.store.doubts.told()
-        self.is_registered = True
+        if not self.is_registered:
+            self.is_registered = True
+            self._begin_anew()
         self.on_image(ImageDelta.everything(self.image))
+
+    def _begin_anew(self) -> None:
+        """Of the logs that this process has found. What it is given is known by now; before, it may have been long ago."""
+        mine = self.image.partitions_of(self.node_id)
+        begins_anew = self._moves.begins_anew
+        self._drop(TopicPartition(t.name, p.partition) for t, p in mine if begins_anew(t.name, p))
 
     async def stop(self) -> None:
         """Take nothing more, sync what there is, and leave the marker of a clean stop."""
@@ -160,14 +153,6 @@ class ReplicaManager:
     def _logs(self) -> list[Log]:
         return [partition.log for partition in self.partitions.values()]
 
-    def _name_strays(self) -> None:
-        """Folders of topics that are gone are left alone: if it is the metadata that was lost, they are all there is."""
-        known = self.partitions.keys() | self.offline.keys()
-        strays = [str(name) for name in self.store.folders() if name not in known]
-        if strays:
-            named = strays[:STRAYS_NAMED_MAX]
-            self.env.log.warn("stray_folders", count=len(strays), partitions=named)
-
     # -- the image -------------------------------------------------------------------------------------
 
     def on_image(self, delta: ImageDelta) -> None:
@@ -180,6 +165,7 @@ class ReplicaManager:
             if self._topic_ids.get(topic.name) == topic.topic_id
             for index in range(len(topic.partitions))
         ]
+        self._moves.forget(gone)
         # A snapshot brings many entries at once. A leader deposed in it must not commit by a minimum lowered in it.
         reconfigured = self._reconfigure(delta.configs_changed)
         self.policies.write_down()  # a policy that counts what is not synced may commit something below
@@ -189,7 +175,8 @@ class ReplicaManager:
             known = self.partitions.get(name)
             is_here = known is not None or name in self.offline
             is_old = known is not None and known.topic_id != topic.topic_id
-            if is_here and (is_old or self.node_id not in state.replicas):
+            was_out = self._moves.hears(name, state) and self.is_registered
+            if is_here and (is_old or was_out or self.node_id not in state.replicas):
                 gone.append(name)
         self._drop(gone)
         for topic, state in changed:
@@ -212,6 +199,8 @@ class ReplicaManager:
         config = self._configs.of(self.image, topic.name)
         self._topic_ids[topic.name] = topic.topic_id
         try:
+            if self._is_running and self.is_registered:
+                self._moves.leave_no_old_log(self.store, name, topic.topic_id)
             log = self.store.open(name, topic.topic_id, config)
         except (LogDamaged, OSError) as why:
             unsettled = self.store.shared.unsettled

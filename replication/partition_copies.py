@@ -245,6 +245,10 @@ class CopiedPartition(ReadablePartition, Flushable):
         log = self.log
         start = log.log_start_offset
         before, committed = log.log_end_offset, self.machine.high_watermark
+        if not cut.anew and cut.offset < log.cleaned_to:
+            # What goes has superseded values that the leader has, and they are not here any more. Only an election that lost
+            # data cuts what was committed, and nothing else is cleaned.
+            cut = Cut(start, anew=True)
         try:
             if cut.anew:
                 log.truncate_fully_and_start_at(cut.offset)

@@ -33,7 +33,8 @@ class Replication:
         self.following.start()
 
     def registered(self) -> None:
-        """After `ReplicaManager.lead`."""
+        """After `ReplicaManager.lead`, which may have begun logs anew."""
+        self.following.look_again()
         self.following.tell_broker_epoch()
 
     async def stop(self) -> None:

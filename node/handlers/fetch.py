@@ -212,7 +212,7 @@ async def _read(
         return _Answer(fields, read.size, read.worth, partition)
     epoch, end_offset = read.diverging
     fields["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
-    return _Answer(fields)
+    return _Answer(fields, judged=Judged.by(partition, fields) if partition.is_leader else None)
 
 
 def _read_elsewhere(

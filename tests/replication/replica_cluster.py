@@ -62,12 +62,19 @@ def values_of(partition: Partition, end: int | None = None) -> list[bytes]:
 class Replicas:
     """One start of one node."""
 
-    def __init__(self, cluster: "Cluster", node_id: int, env: SimEnv) -> None:
+    def __init__(
+        self, cluster: "Cluster", node_id: int, env: SimEnv, *, is_registered: bool = True
+    ) -> None:
         self.node_id = node_id
         self.env = env
         self.image = ClusterImage()
         self.manager = ReplicaManager(
-            env, FOLDER, BrokerId(node_id), self.image, cluster.node_config
+            env,
+            FOLDER,
+            BrokerId(node_id),
+            self.image,
+            cluster.node_config,
+            is_registered=is_registered,
         )
         self.door = PeerDoor(
             env,
@@ -90,6 +97,10 @@ class Replicas:
         await self.replication.stop()
         await self.door.close()
         await self.manager.stop()
+
+    def lead(self) -> None:
+        self.manager.lead()
+        self.replication.registered()
 
     def do(self, call: Callable[..., T], *args: Any, **more: Any) -> T:
         """As code of this node: what it starts ends with it."""
@@ -155,10 +166,11 @@ class Cluster:
 
     # -- nodes -----------------------------------------------------------------------------------------
 
-    async def start(self, *node_ids: int) -> None:
+    async def start(self, *node_ids: int, is_registered: bool = True) -> None:
         for node_id in node_ids or (1, 2, 3):
             env = self.world.node(f"node-{node_id}")
-            node = self.nodes[node_id] = Replicas(self, node_id, env)
+            node = Replicas(self, node_id, env, is_registered=is_registered)
+            self.nodes[node_id] = node
             self.heard[node_id] = 0
             self.spread(node_id)
             await self.world.on(env, node.start())
@@ -179,8 +191,9 @@ class Cluster:
 
     async def restart(self, node_id: int) -> None:
         self.world.restart(f"node-{node_id}")
-        await self.start(node_id)
+        await self.start(node_id, is_registered=False)
         self.register(node_id)
+        self.nodes[node_id].do(self.nodes[node_id].lead)
 
     def resume(self, node_id: int) -> None:
         self.world.resume(f"node-{node_id}")

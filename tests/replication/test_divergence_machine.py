@@ -155,6 +155,13 @@ def test_where_the_epochs_begin_above_the_log_nothing_is_known_of_older_ones(
     assert found == said
 
 
+def test_below_the_first_known_epoch_of_a_log_from_0_stands_what_epoch_0_wrote() -> None:
+    """Whatever epoch is asked about: one that nobody else followed had no part in it."""
+    epochs = EpochsMachine()
+    epochs.assign(2, 7)
+    assert answer(epochs, (3, 9), 0, 9, last_epoch=1, end_offset=5) == Parted(0, 7)
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["append", "append", "elect", "follow"]), st.integers(0, 2)),
     max_size=60,

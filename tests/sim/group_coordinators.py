@@ -41,6 +41,10 @@ class Groups:
             wire = self._wires[node_id] = WireClient(self.env, *address, timeout_s=8.0)
         return await self.world.on(self.env, wire.request(key, version, **fields))
 
+    def forget(self, node_id: int) -> None:
+        """The connection to it: the node has ended."""
+        self._wires.pop(node_id, None)
+
     async def coordinator(self, via: int) -> int | ErrorCode:
         reply = await self.ask(
             via, ApiKey.find_coordinator, 4, key_type=0, coordinator_keys=[GROUP]

@@ -83,3 +83,49 @@ def test_what_the_old_topic_has_not_is_not_said_of_the_new_one(away: str, wanted
         )
 
     play(1, scenario)
+
+
+@pytest.mark.parametrize("away", ["asleep", "not heard"])
+def test_a_fetch_is_not_told_where_an_epoch_of_the_old_topic_ended(away: str) -> None:
+    """By whoever names the epoch of what it read last (Fetch 12, `diverging_epoch`)."""
+
+    async def scenario(groups: Groups, _: int) -> None:
+        nodes, controller = groups.nodes, await internal_topics(groups)
+        old, new = [int(each) for each in nodes.ids if each != controller][:2]
+        old_id = await create(groups, controller, [old])
+        await nodes.until_whole()
+        await write(groups, old, OLD_ENDS)
+        groups.world.kill(node_name(old))  # its next life has another epoch
+        await asyncio.sleep(5)
+        nodes.start_all()
+        await nodes.until_ready()
+        await nodes.until_whole()
+        groups.forget(old)
+        await write(groups, old, OLD_BEGINS)
+        state = nodes.partition(T, 0)
+        assert state is not None and state.leader_epoch > 0
+        place = {"partition": 0, "fetch_offset": OLD_ENDS + 50, "partition_max_bytes": 1 << 20}
+        place |= {"current_leader_epoch": state.leader_epoch, "last_fetched_epoch": 0}
+
+        async def told() -> Any:
+            limits = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+            topics = [{"topic_id": old_id, "partitions": [place]}]
+            reply = await groups.ask(old, ApiKey.fetch, 13, **limits, topics=topics)
+            return reply.responses[0].partitions[0]
+
+        assert (await told()).diverging_epoch.end_offset == OLD_ENDS
+        if away == "asleep":
+            groups.world.pause(node_name(old))
+        for other in nodes.ids if away != "asleep" else ():
+            if other != old:
+                groups.world.net.cut(node_name(old), node_name(other))
+        await make_anew(groups, controller, [new])
+        await write(groups, new, NEW_ENDS)
+        asked = asyncio.ensure_future(told())
+        await asyncio.sleep(0.1)
+        groups.world.resume(node_name(old))
+        said = await asked
+        assert said.error_code is not E.none
+        assert said.diverging_epoch.end_offset == -1
+
+    play(1, scenario)

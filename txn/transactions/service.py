@@ -351,9 +351,10 @@ class TransactionService:
         """How long this producer's transaction has been open; INVALID_PRODUCER_EPOCH when it has none."""
         shard = self._shard_of(who.transactional_id)
         reply = await self.execute(who.transactional_id, who)
-        if reply is E.invalid_producer_epoch:
-            is_ours = await self._confirm_image() and self._shard_of(who.transactional_id) is shard
-            return E.invalid_producer_epoch if is_ours else E.not_coordinator
+        if isinstance(reply, ErrorCode) and reply is not E.invalid_producer_epoch:
+            return reply
+        if not await self._confirm_image() or self._shard_of(who.transactional_id) is not shard:
+            return E.not_coordinator  # its successor may have ended that one, and opened the next
         if isinstance(reply, ErrorCode):
             return reply
         clock, began = self._env.clock, reply
