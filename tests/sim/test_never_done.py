@@ -42,11 +42,11 @@ def times_are_never_told(error: ErrorCode) -> Callable[[Patch], None]:
         right = list_offsets._find
 
         async def find(
-            ctx: Any, topic: str, wanted: Any, isolation: int, *, knows_end: bool
+            ctx: Any, topic: str, wanted: Any, isolation: int, *, is_of_now: bool
         ) -> Any:
             if wanted.timestamp >= 0 or wanted.timestamp == list_offsets.MAX_TIMESTAMP:
                 return {"error_code": error, **list_offsets._UNKNOWN}
-            return await right(ctx, topic, wanted, isolation, knows_end=knows_end)
+            return await right(ctx, topic, wanted, isolation, is_of_now=is_of_now)
 
         patch.put(list_offsets, "_find", find)
 
