@@ -136,8 +136,8 @@ class ReplicaManager:
     def _begin_anew(self) -> None:
         """Of the logs that this process has found. What it is given is known by now; before, it may have been long ago."""
         mine = self.image.partitions_of(self.node_id)
-        begins_anew = self._moves.begins_anew
-        self._drop(TopicPartition(t.name, p.partition) for t, p in mine if begins_anew(t.name, p))
+        found = [(TopicPartition(topic.name, state.partition), state) for topic, state in mine]
+        self._drop([name for name, state in found if self._moves.finds(name, state)])
 
     async def stop(self) -> None:
         """Take nothing more, sync what there is, and leave the marker of a clean stop."""

@@ -144,3 +144,35 @@ def test_what_counts_or_can_have_missed_nothing_is_kept_over_a_restart(why: str)
         assert cluster[3].partition().log.log_end_offset == 1, "it began anew"
 
     play(scene)
+
+
+def test_what_may_be_all_that_is_left_is_kept_until_somebody_leads() -> None:
+    """The only copy was on its way here when its node was lost; this one is restarted, and a person may elect it."""
+
+    async def scene(cluster: Cluster) -> None:
+        create(cluster)
+        cluster.change(replicas=(ONE, TWO), isr=(ONE, TWO))
+        await sleep(1)
+        await write(cluster, b"k", b"v")
+        put_back(cluster)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        cluster.kill(3)
+        cluster.change(isr=(ONE, TWO))
+        cluster.kill(1)
+        cluster.kill(2)
+        cluster.change(leader=BrokerId(-1), isr=(ONE,))
+        await cluster.restart(3)
+        assert cluster[3].partition().log.log_end_offset == 1
+        await cluster.restart(1)
+        cluster.elect(1)
+        await cluster.until(lambda: 3 in cluster.state().isr)
+        assert cluster[3].manager.counters.truncations == 0
+        assert values_of(cluster[3].partition()) == [b"v"]
+        cluster.kill(3)
+        cluster.change(leader=BrokerId(-1), isr=(ONE,))
+        await cluster.restart(3)
+        cluster.elect(3, isr=(THREE,))
+        await sleep(1)
+        assert values_of(cluster[3].partition()) == [b"v"], "elected by a person"
+
+    play(scene)
