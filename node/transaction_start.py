@@ -5,7 +5,6 @@ Nodes tell each other how old it is: two clocks need not agree, they only have t
 """
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, FrameRefused, Trouble
@@ -78,8 +77,7 @@ class TransactionStarts:
 
 
 def _told(age: Age) -> Mapping[str, Any]:
-    most_s = None if age.most_s == inf else age.most_s
-    return {"age_ms": age.by_wall_ms, "least_s": age.least_s, "most_s": most_s}
+    return {"age_ms": age.by_wall_ms, "least_s": age.least_s, "most_s": age.most_s}
 
 
 def _age_told(answer: Mapping[str, Any]) -> Age | ErrorCode:
@@ -87,8 +85,6 @@ def _age_told(answer: Mapping[str, Any]) -> Age | ErrorCode:
     match dict(answer):
         case {"age_ms": int(by_wall_ms), "least_s": float(least_s), "most_s": float(most_s)}:
             return Age(by_wall_ms, least_s, most_s)
-        case {"age_ms": int(by_wall_ms), "least_s": float(least_s)}:
-            return Age(by_wall_ms, least_s)
         case {"age_ms": int(by_wall_ms)}:
             return Age(by_wall_ms)
         case _:

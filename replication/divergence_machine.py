@@ -59,17 +59,16 @@ def answer(
         return GoOn() if end_offset <= log_end else OutOfRange(log_start, log_end)
     # One that was copied anew when all had been deleted knows no epoch before its own.
     first_epoch, first_start = (epochs.epochs[0], epochs.starts[0]) if epochs.epochs else leading
-    is_told = (
-        log_start == 0 and first_start > 0
-    )  # only epoch 0 can be missing, and each later one keeps its first batch
-    if not has_all and last_epoch < first_epoch and not is_told:
-        # Deletion has taken what tells where the two part: of what it has, and of who wrote that, nothing is sure. Where the list
-        # begins above the log, compaction had taken what lay between before this copy was made. Who is in sync, or eligible,
-        # has all that is committed, and log starts are.
-        return OutOfRange(log_start, log_end)
     epoch, end = epochs.end_offset_for(last_epoch, log_end, leading)
-    if is_told and last_epoch < first_epoch:
-        epoch = 0  # which wrote all below, whatever epoch is asked about
+    if last_epoch < first_epoch:
+        if log_start == 0 and first_start > 0:
+            # Only epoch 0 can be missing, as each later one keeps its first batch: it wrote all below, whichever is asked about.
+            epoch = 0
+        elif not has_all:
+            # Deletion has taken what tells where the two part: of what it has, and of who wrote that, nothing is sure. Where the
+            # list begins above the log, compaction had taken what lay between before this copy was made. Who is in sync, or
+            # eligible, has all that is committed, and log starts are.
+            return OutOfRange(log_start, log_end)
     if epoch == NO_EPOCH or end == NO_OFFSET:
         return OutOfRange(log_start, log_end)
     if epoch < last_epoch or end < end_offset:

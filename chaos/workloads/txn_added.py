@@ -240,9 +240,9 @@ class Desk:
         assert not unasked, str(unasked[0])
         op = self.open.pop(half_id, None)
         if op is not None:
-            kind: Kind = "ok" if state == COMMITTED else "fail"
-            why = f"half message {state}"
-            why = why if state == COMMITTED else f"{ON_PURPOSE}: {why}"
+            is_ok = state == COMMITTED
+            kind: Kind = "ok" if is_ok else "fail"
+            why = f"half message {state}" if is_ok else f"{ON_PURPOSE}: half message {state}"
             op.type, op.why, op.ended_s = kind, why, now_s
             self.book.close(op)
 

@@ -253,9 +253,8 @@ class ClassicGroup:
             return ErrorCode.none
         is_older = began.at.to_s < since.from_s
         if not is_older and since.has_beginning and began.at.has_beginning:
-            return (
-                ErrorCode.coordinator_not_available
-            )  # the answer took too long to tell: once more
+            # The answer took too long to tell: once more.
+            return ErrorCode.coordinator_not_available
         if is_older or began.by_wall_ms < self.since_ms:
             # They know no other word that makes them begin anew.
             return ErrorCode.invalid_producer_epoch
