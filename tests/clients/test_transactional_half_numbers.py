@@ -105,7 +105,7 @@ def test_a_half_message_whose_producer_died_is_not_committed_by_a_late_prepare_o
     with served(settings) as node:
         create(node.bootstrap, topic)
         admin = Noted(node.admin)
-        dies = Shop(node.bootstrap, group, admin, config={"transaction.timeout.ms": 3_000})
+        dies = Shop(node.bootstrap, group, admin, config={"transaction.timeout.ms": 10_000})
         for name in ("h1", "h2"):
             assert dies.send(topic, half_id=name, value=name.encode()) is HalfOutcome.COMMITTED
         lane = dies._lanes.get()

@@ -21,10 +21,9 @@ from prometheus_server import PrometheusServer, Refused, Series, admin_port
 from promql import filled_in, quicker_expression, selectors, shown_always
 from what_is_watched import Asked, asked_by_boards, asked_by_rules
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus"), pytest.mark.timeout(500)]
 FACTOR = 25
 WAIT_S = 180.0  # on a quiet machine five seconds; beside all other tests on a slow one more than a minute
-ANSWER_S = 40.0
 VARIABLES = {"cluster": ".*", "node": ".*", "topic": ".*", "__rate_interval": "5m"}
 SETTINGS = ("metrics.topics=all",)
 SAFE = "cluster:fencepost_restart_is_safe:bool"
@@ -170,7 +169,7 @@ def test_every_query_of_every_board_and_rule_has_an_answer(
         "a decision is seen", lambda: numbers(prometheus.values(DECISION)) != [], WAIT_S
     )
     asked = [*asked_by_boards(), *asked_by_rules()]
-    deadline = time.monotonic() + ANSWER_S  # on a busy machine a scrape may be late
+    deadline = time.monotonic() + WAIT_S  # on a busy machine scrapes are late
     while nothing := [
         f"{each.where}: {fault}" for each in asked for fault in unanswered(prometheus, each)
     ]:
@@ -187,7 +186,7 @@ def test_a_query_without_an_answer_is_seen(prometheus: PrometheusServer) -> None
     assert "there is no" in faults('fencepost_half_messages{state="lost"}')
     assert "no value" in faults("fencepost_node_ready > 1")
     assert "parse error" in faults("sum by fencepost_node_ready")
-    assert faults("sum(fencepost_node_ready)") == ""
+    prometheus.until("an answer", lambda: faults("sum(fencepost_node_ready)") == "", WAIT_S)
 
 
 def unanswered(prometheus: PrometheusServer, asked: Asked) -> Iterator[str]:

@@ -17,6 +17,7 @@ from fencepost.cluster.wire.versions import SUPPORTED
 from sim_node import batch
 
 PATIENCE_S = 30.0
+PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
 def framed(key: ApiKey, version: int, correlation_id: int = 1, **fields: Any) -> bytes:
@@ -72,7 +73,7 @@ class Door:
     def create_topic(self, name: str) -> None:
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
         with self.connection() as plain:
-            reply = self.ask(plain, ApiKey.create_topics, timeout=5_000, topics=[topic])
+            reply = self.ask(plain, ApiKey.create_topics, timeout=PATIENCE_MS, topics=[topic])
         self.topic_id = reply.topics[0].topic_id
 
     def produce(self, plain: socket.socket, records: bytes, acks: int = -1) -> ErrorCode:
@@ -83,7 +84,7 @@ class Door:
     def produced(self, records: bytes, acks: int = -1) -> dict[str, Any]:
         data = [{"index": 0, "records": records}]
         topics = [{"topic_id": self.topic_id, "partition_data": data}]
-        return {"acks": acks, "timeout": 5_000, "topic_data": topics}
+        return {"acks": acks, "timeout": PATIENCE_MS, "topic_data": topics}
 
     def fetch(self, plain: socket.socket, offset: int) -> Any:
         part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -100,9 +101,11 @@ class Door:
     def check_serves(self) -> None:
         """A well-behaved client writes a record and reads it back."""
         with self.connection() as plain:
-            assert self.produce(plain, batch(b"fine %d" % self.written)) is ErrorCode.none
+            error = self.produce(plain, batch(b"fine %d" % self.written))
+            assert error is ErrorCode.none, f"record {self.written} was answered with {error!r}"
             found = self.fetch(plain, self.written)
-            assert found.high_watermark == self.written + 1
+            end = found.high_watermark
+            assert end == self.written + 1, f"the end is {end} behind record {self.written}"
             assert b"fine %d" % self.written in bytes(found.records)
         self.written += 1
 
