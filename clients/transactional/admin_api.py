@@ -20,6 +20,8 @@ PAUSE_S: Final = 0.1
 ANSWER_BYTES_MAX: Final = 64 << 20
 # Too many ask, or the coordinator is away; 502 and 504 are a proxy's own, whose node did not answer it.
 AGAIN: Final = (429, 502, 503, 504)
+# 409, as it is Kafka's word for "not yet": the transaction before it has not ended. It may be done by the next time.
+NOT_YET: Final = "CONCURRENT_TRANSACTIONS"
 DEV_PORTS_APART: Final = 1_000  # of the client door and the admin door of `fencepost dev`
 
 
@@ -90,7 +92,7 @@ class AdminApi:
                 except (OSError, http.client.HTTPException, ValueError) as trouble:
                     why = f"http://{host}:{port}: {trouble!r}"
                 else:
-                    if status not in AGAIN:
+                    if status not in AGAIN and fields.get("error") != NOT_YET:
                         return _outcome(status, fields)
                     why = str(fields.get("message", status))
                 self._first += 1  # the next one, now and for whoever asks after us

@@ -41,6 +41,14 @@ def test_a_proxy_that_reaches_no_node_has_refused_nothing() -> None:
     assert answers == []
 
 
+def test_a_transaction_before_it_that_has_not_ended_is_waited_for() -> None:
+    """A group whose commit was told so had not been refused: its driver took everything back."""
+    answers = [(409, {"error": "CONCURRENT_TRANSACTIONS", "message": "not yet"}), (200, {})]
+    with told(lambda *_: answers.pop(0)) as door:
+        assert AdminApi(door).call("POST", "/x", {"number": 7}) == {}
+    assert answers == []
+
+
 def test_a_refusal_is_believed_at_once_and_tells_what_to_do() -> None:
     asked = []
 
