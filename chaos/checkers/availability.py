@@ -210,6 +210,22 @@ class Availability:
                 found.append(Anomaly("unavailable", "all", what))
         return found
 
+    def unanswered(self, end_s: float) -> list[str]:
+        """What was wanted after all faults, and not served, though the load ended before it had to be: a busy machine takes longer."""
+        last = self.recoveries[-1] if self.recoveries else None
+        if last is None or not last.asked or last.due_s <= end_s:
+            return []
+        until = f"from {last.from_s:.1f} s to {end_s:.1f} s, after {last.what}: the load ended before it was asked for"
+        least_s = WANTED_SHARE * (end_s - last.from_s)
+        found = [
+            f"nothing of {key} was acknowledged {until}"
+            for key, (first_s, last_s) in sorted(last.wanted_s.items())
+            if key not in last.served_s and last_s - first_s >= least_s
+        ]
+        if not last.served_s and not last.tried and self._is_lively(last):
+            found.append(f"nothing at all was acknowledged {until}")
+        return found
+
     def _is_lively(self, of: Recovery) -> bool:
         share = (of.due_s - of.from_s) / AVAILABLE_S if of.during else 1.0
         return max(self._acked.values(), default=0) * share >= LIVELY

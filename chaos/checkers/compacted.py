@@ -35,6 +35,14 @@ class Entry(NamedTuple):
     def is_tombstone(self) -> bool:
         return self.sent.extra < 0
 
+    def may_be_behind(self, one: "Entry") -> bool:
+        """Of unknown place is what was acknowledged without one: by whom who was through before the other began, it is before it.
+        What was not acknowledged was not committed, as its client waits for that (`workloads/txn_client.py`)."""
+        if self.offset >= 0:
+            return self.offset > one.offset
+        is_acknowledged = self.is_committed or self.sent.value in self.op.untold
+        return is_acknowledged and self.op.ended_s >= one.op.began_s
+
     def __str__(self) -> str:
         word = "tombstone" if self.is_tombstone else "value"
         at = f"at {self.offset}" if self.offset >= 0 else "somewhere"
@@ -75,10 +83,7 @@ class Tables:
 
     def maybe_taken(self, key: Key, one: Entry) -> bool:
         """A tombstone may have come behind it, and be gone by now."""
-        return any(
-            each.is_tombstone and (each.offset < 0 or each.offset > one.offset)
-            for each in self.entries[key]
-        )
+        return any(each.is_tombstone and each.may_be_behind(one) for each in self.entries[key])
 
 
 def check(history: Txns) -> list[Anomaly]:
@@ -207,6 +212,6 @@ def _read(tables: Tables, op: Txn, key: str, before: int, committed: list[Entry]
 def _was_overtaken(tables: Tables, one: Entry, by_s: float) -> bool:
     """By a record of its key, whose transaction had begun when it was passed by."""
     return any(
-        (each.offset < 0 or each.offset > one.offset) and each.op.began_s <= by_s
+        each.may_be_behind(one) and each.op.began_s <= by_s
         for each in tables.entries[one.sent.key, abs(one.sent.extra)]
     )

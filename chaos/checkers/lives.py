@@ -7,8 +7,8 @@ PREVENTS   a topic that is made anew over the folder of the one before it; a bat
 PROVED BY  tests/chaos/test_lives.py::test_a_record_of_a_topic_that_was_deleted_is_not_in_its_successor
 
 A partition's key has the topic's id in it (`life_key`). A send that was tried at two of them is there twice, the last is the one that
-took it; one that was sent by name alone has `ANY` for an id, and is where somebody has read it. Keys without an id are of topics
-that nobody deletes.
+took it; one that was sent by name alone has `ANY` for an id, and is where somebody has read it, or in the topic that was made before
+and lives to the end. Keys without an id are of topics that nobody deletes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,10 +57,16 @@ def owed(history: Txns, found: Mapping[str, str | None]) -> Txns:
     """What is left for the checkers of transactions: sends to, and polls of, what lives at the end."""
     living = {f"{topic}{LIFE}{topic_id}" for topic, topic_id in found.items()}
     polled_at = {each.value: each.key for op in history for each in op.saw}
+    lived_on = _lived_on(history, found)
     left = []
     landed: dict[int, str] = {}
     for op in history:
-        sends = {sent.value: _resolved(sent, polled_at) for sent in op.sends}  # the last of each
+        at_once = {
+            topic: life for topic, (life, since_s) in lived_on.items() if since_s <= op.began_s
+        }
+        sends = {
+            sent.value: _resolved(sent, polled_at, at_once) for sent in op.sends
+        }  # the last of each
         landed |= {sent.value: sent.key for sent in sends.values()}
         kept = [sent for sent in sends.values() if _lives(sent.key, living)]
         left.append(replace(op, sends=kept))
@@ -68,6 +74,21 @@ def owed(history: Txns, found: Mapping[str, str | None]) -> Txns:
         op.polls = _of_the_living(op.polls, landed, living)
         op.shown = _of_the_living(op.shown, landed, living)
     return left
+
+
+def _lived_on(history: Txns, found: Mapping[str, str | None]) -> dict[str, tuple[str, float]]:
+    """The topics that were there from some moment to the end: their ids, and since when."""
+    asked = {
+        its for op in history if op.f == "delete" and op.type != "fail" for its in op.named.values()
+    }
+    made = {
+        name: (str(its), op.ended_s)
+        for op in history
+        if op.f == "create" and op.type == "ok"
+        for name, its in op.named.items()
+        if its == found.get(name)
+    }
+    return {name: each for name, each in made.items() if each[0] not in asked}
 
 
 def _of_the_living(
@@ -84,8 +105,12 @@ def _lives(key: str, living: set[str]) -> bool:
     return LIFE not in key or key.rpartition("-")[0] in living
 
 
-def _resolved(sent: Sent, polled_at: Mapping[int, str]) -> Sent:
+def _resolved(sent: Sent, polled_at: Mapping[int, str], lived_on: Mapping[str, str]) -> Sent:
+    """Where it was read; or in the topic that was there when it was sent, and is for ever."""
     key = polled_at.get(sent.value)
+    topic, _, rest = sent.key.partition(LIFE)
+    if key is None and topic in lived_on and rest.startswith(f"{ANY}-"):
+        key = f"{topic}{LIFE}{lived_on[topic]}-{rest.rpartition('-')[2]}"
     if key is None or not _may_be(sent.key, key):
         return sent
     return sent._replace(key=key)

@@ -2,8 +2,8 @@
 
 INVARIANT  the first value that a process polls of a partition is the one behind the last that it polled there in an
            operation that was ok, or the first from where it was to begin, if that is known (`begins_of`); values within one
-           operation are neighbours, but for partitions that its group took away or gave it in between. A rewind after a
-           failure undoes its polls.
+           operation are neighbours, also of a partition that its group gave it in between: what it was shown before that is
+           nothing that it polled (`shown`). A rewind after a failure undoes its polls.
 PREVENTS   a fetch that jumps over committed records, or goes back, when the leader or the stable offset moves; a wrong word of
            where a log begins, or of where a group is.
 PROVED BY  tests/chaos/test_txn_checkers.py::test_a_poll_that_leaves_out_a_committed_value_is_a_skip,
@@ -40,7 +40,7 @@ def check(history: Txns) -> list[Anomaly]:
         for polled in op.polls:
             name = "int-" if polled.key in before else ""
             known = before.get(polled.key, last.get((op.process, polled.key)))
-            if known is not None and not (name and polled.key in op.rebalanced):
+            if known is not None:
                 found += _step(log, op, polled, known, name)
             before[polled.key] = Step(polled.value, polled.offset, op.line)
         if op.type == "ok":

@@ -257,8 +257,7 @@ class Lines:
         for polled in op.polls:
             key = self._poll(polled, op, process, flags, ended_s)
             if polled.key in within:
-                if polled.key not in op.rebalanced:
-                    self._step(op, polled, key, within[polled.key], INT)
+                self._step(op, polled, key, within[polled.key], INT)
             elif polled.key in last:
                 self._step(op, polled, key, last[polled.key], EXT)
             within[polled.key] = (polled.offset, op.line)

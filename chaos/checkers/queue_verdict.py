@@ -58,13 +58,15 @@ CHECKERS: Final = (
 
 @dataclass(slots=True)
 class Judged:
-    """`cut` says where a history ended too early, `untold` of which positions it knows nothing; else they are empty."""
+    """`cut` says where a history ended too early, `untold` of which positions it knows nothing, `unanswered` what was asked for
+    when the load ended; else they are empty."""
 
     anomalies: Sequence[Anomaly] = ()
     counts: dict[str, int] = field(default_factory=dict)
     recovery_ms: dict[str, float] = field(default_factory=dict)
     cut: str = ""
     untold: str = ""
+    unanswered: Sequence[str] = ()
 
     @property
     def fatal(self) -> list[Anomaly]:
@@ -162,7 +164,8 @@ def judge(
     found += [*seen.anomalies, *seen.availability.anomalies(end_s)]
     counts = seen.counts | {"asked meanwhile": seen.availability.asked_meanwhile(end_s)}
     recovery_ms = seen.availability.recovery_ms(end_s)
-    return Judged(found, counts, recovery_ms, cut, seen.final_positions.untold)
+    unanswered = seen.availability.unanswered(end_s) + seen.stuck_polls.unanswered(healed_s, end_s)
+    return Judged(found, counts, recovery_ms, cut, seen.final_positions.untold, unanswered)
 
 
 def _streamed(
@@ -193,8 +196,8 @@ def _held(
 def main(arguments: Sequence[str]) -> int:
     judged = judge(Path(arguments[0]))
     lines = [f"{anomaly} {list(anomaly.operations)}" for anomaly in judged.anomalies]
-    lines += [json.dumps(judged.counts), judged.cut, judged.untold]
-    whole = judged.proves_something and not (judged.cut or judged.untold)
+    lines += [json.dumps(judged.counts), judged.cut, judged.untold, *judged.unanswered]
+    whole = judged.proves_something and not (judged.cut or judged.untold or judged.unanswered)
     code = 1 if judged.fatal else 0 if whole else 2
     lines.append(("VALID", "INVALID", "UNKNOWN")[code])
     sys.stdout.write("".join(f"{line}\n" for line in lines if line))

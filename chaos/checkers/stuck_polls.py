@@ -138,7 +138,25 @@ class StuckPolls:
 
     @property
     def all_shown(self) -> bool:
-        return not any(reader.lags.get(key) is lag for reader, key, lag in self._marked)
+        """Who has crashed since then, or has a successor, waits for nothing."""
+        there = {id(each) for each in self._readers.values()}
+        return not any(
+            id(reader) in there and reader.lags.get(key) is lag for reader, key, lag in self._marked
+        )
+
+    def unanswered(self, healed_s: float | None, end_s: float) -> list[str]:
+        """Who was shown nothing between the end of all faults and that of the load, though that was no time to be called stuck."""
+        if healed_s is None:
+            return []
+        return [
+            f"{reader.name} was shown nothing of {key} after all faults, from {lag.since_s:.1f} s to {end_s:.1f} s,"
+            f" in {lag.looks} operations: the load ended before it was asked for"
+            for reader in {id(each): each for each in self._readers.values()}.values()
+            for key, lag in sorted(reader.lags.items())
+            if lag.since_s <= healed_s
+            and lag.looks >= LOOKS_MIN
+            and not self._is_late(lag.since_s, reader.within_s, end_s)
+        ]
 
     # -- who reads what ----------------------------------------------------------------------------
 
@@ -148,18 +166,16 @@ class StuckPolls:
             keys = frozenset[str]()
             self._readers.pop(op.process, None)
         elif op.f == "subscribe":
-            reader = self._readers[op.process] = self._group
+            reader = self._enters(op, self._group)
             keys = frozenset(op.rebalanced)
         elif op.f == "join":
-            reader = self._readers[op.process] = self._group_of(op)
+            reader = self._enters(op, self._group_of(op))
             keys = frozenset(op.rebalanced)
-            self._succeeds(op.process, reader)
         elif reader is not None and reader.is_group:
             return  # what the group gives to whom is not asked
         else:
             keys = frozenset(op.positions)
-            reader = reader or Reader(op.process, self._shown_s)
-            self._readers[op.process] = reader
+            reader = reader or self._enters(op, Reader(op.process, self._shown_s))
         if reader is not None:
             reader.seen_s = op.ended_s
             reader.give(op.process, keys, self._ends, op.ended_s)
@@ -174,17 +190,19 @@ class StuckPolls:
             self._groups[name] = Reader(f"{GROUP} {name}", GROUP_S, is_group=True, is_joined=True)
         return self._groups[name]
 
-    def _succeeds(self, process: str, group: Reader) -> None:
+    def _enters(self, op: Txn, reader: Reader) -> Reader:
         """Of the lives in one place of a run (`member-2.1.3`: a role, a place, its lives) the last one is there."""
-        place = process.partition(".")[0] + "."
-        for name in [each for each in group.members if each.startswith(place) and each != process]:
-            del group.members[name]
-            self._readers.pop(name, None)
+        place, is_life, _ = op.process.partition(".")
+        if is_life and op.process not in self._readers:
+            for name in [each for each in self._readers if each.startswith(f"{place}.")]:
+                self._readers.pop(name).give(name, frozenset(), self._ends, op.ended_s)
+        self._readers[op.process] = reader
+        return reader
 
     def _reader_of(self, op: Txn) -> Reader | None:
         reader = self._readers.get(op.process)
-        if reader is None and op.f == "snapshot":
-            reader = self._readers[op.process] = Reader(op.process, self._shown_s)
+        if reader is None and op.f == "snapshot" and op.type == "ok":  # a dead one's has no end
+            reader = self._enters(op, Reader(op.process, self._shown_s))
             reader.shown = {key: at - 1 for key, at in op.positions.items()}
             reader.give(op.process, frozenset(op.positions), self._ends, op.ended_s)
         return reader

@@ -93,6 +93,7 @@ class Txn:
     shown: list[Polled] = field(default_factory=list)  # and what had been polled by then
     told: dict[str, str] = field(default_factory=dict)  # name -> what was decided; "": not yet
     named: dict[str, str | None] = field(default_factory=dict)  # topic -> id, setting -> value
+    untold: list[int] = field(default_factory=list)  # sent values that are there, nobody said where
     began_s: float = 0.0
     ended_s: float = 0.0
     why: str = ""

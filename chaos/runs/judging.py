@@ -113,7 +113,7 @@ def _judged(folder: RunFolder, summary: dict[str, Any]) -> Judged:
         promise=promise_of(
             str(summary.get("target", "")), summary.get("options", {}).get("settings", ()), workload
         ),
-        machine=Machine(_loads(folder)),
+        machine=Machine(loads(folder)),
         more=MORE_RULES.get(workload, ()),
         instead=OWN_RULES.get(workload, ()),
         also=worked.see,
@@ -196,7 +196,7 @@ def _found(summary: dict[str, Any], names: Counter[str]) -> str:
     return f"found: {found}{told[:TOLD_MAX]}"
 
 
-def _loads(folder: RunFolder) -> Iterator[tuple[float, float]]:
+def loads(folder: RunFolder) -> Iterator[tuple[float, float]]:
     """What the machine had to do while the run went on: when, and processes a core."""
     for line in folder.lines(SEEN):
         if "load" in line:
@@ -221,6 +221,7 @@ def _said(
         reasons.append(judged.untold)
     if "left" in summary and (left := summary["left"]) != "":
         reasons.append(f"not all was worked off in the end: {left or 'nobody has looked'}")
+    reasons += _few(judged.unanswered)
     via = summary.get("options", {}).get("via", ())
     reasons += lacking(str(summary.get("workload", "")), via, judged.counts)
     asked = [str(kind) for kind in summary.get("faults", ())]
@@ -233,6 +234,11 @@ def _said(
     what = f"{counts['operations']:,} operations, {counts['records']:,} records acknowledged"
     but = f"; never struck: {', '.join(never)}" if never else ""
     return VALID, f"{what}: nothing lost, doubled, torn or out of order{but}"
+
+
+def _few(sentences: Sequence[str]) -> list[str]:
+    more = len(sentences) - SAID_PER_NAME
+    return [*sentences[:SAID_PER_NAME], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _kept(anomalies: Sequence[Anomaly]) -> list[Anomaly]:

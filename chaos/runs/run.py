@@ -19,7 +19,8 @@ from typing import Any, Final, cast
 
 from ..checkers.availability import Availability
 from ..checkers.away import AVAILABLE_S, Excused
-from ..checkers.stuck_polls import StuckPolls
+from ..checkers.busy import Machine
+from ..checkers.stuck_polls import GROUP_S, StuckPolls
 from ..checkers.txn_history import Txn
 from ..checkers.worked import AT_THE_END, Worked, lacking
 from ..faults.exits import Watched
@@ -33,7 +34,7 @@ from .draining import Draining
 from .final_polls import final_polls
 from .folder import FAULTS, FIGURES, UNKNOWN, RunFolder
 from .interrupts import Beside, Interrupts
-from .judging import judge
+from .judging import judge, loads
 from .lent import Lent, age, has_elder_of
 from .plan import Plan, machine, versions
 from .watch import Watch
@@ -44,8 +45,11 @@ TICK_S: Final = 0.1
 # A transaction that its client has left open must be over soon after: final polls wait for all of them.
 SETTINGS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
 SERVED_S: Final = 90.0
-# Of load after all faults: at least, and at most, until all are served.
-CALM_S: Final = (3.0, AVAILABLE_S + 5.0)
+# Of load after all faults: at least, and when not all are served and shown, as long as it takes to call that a fault of the
+# brokers, which is longer on a busy machine; and so much in all.
+CALM_S: Final = 3.0
+CALM_BESIDE_S: Final = 5.0
+CALM_MAX_S: Final = 240.0
 ENDED_MAX: Final = 5  # clients or nodes that ended by themselves, and are quoted
 
 Say = Callable[[str], None]
@@ -256,13 +260,22 @@ class Run:
         after = Availability((), self.plan.nodes, healed_s)
         clients.watching.append(after.see)
         self._polls.mark()
-        least_s, most_s = CALM_S
-        while not self.interrupts and clients.now_s < healed_s + most_s:
+        ends_s, looked_s = healed_s + CALM_MAX_S, healed_s
+        while not self.interrupts and clients.now_s < ends_s:
             clients.tick()
             all_are_well = after.all_served and self._polls.all_shown and self._has_worked
-            if all_are_well and clients.now_s > healed_s + least_s:
+            if all_are_well and clients.now_s > healed_s + CALM_S:
                 break
+            if clients.now_s > looked_s + CALM_S:
+                looked_s, ends_s = clients.now_s, self._calm_ends_s(healed_s)
             time.sleep(TICK_S)
+
+    def _calm_ends_s(self, healed_s: float) -> float:
+        """When whoever waits since then has waited for so long that it is a fault of the brokers."""
+        within_s = AVAILABLE_S if self._polls.all_shown else GROUP_S
+        machine = Machine(loads(self.folder))
+        due_s = Excused((), self.plan.nodes, None, machine).due(healed_s, within_s)
+        return min(due_s + CALM_BESIDE_S, healed_s + CALM_MAX_S)
 
     @property
     def _has_worked(self) -> bool:

@@ -272,7 +272,9 @@ class QueueClient(Transactor):
             if slow:
                 time.sleep(self.rng.random() * SLOW_S)
         for key, position in self.positions.items():
-            if position is not None and position != before.get(key):
+            # Of what the group gave meanwhile it was polled from where that had committed, be it to the same place again.
+            is_moved = position != before.get(key) or key in op.rebalanced
+            if position is not None and is_moved:
                 op.offsets[f"{self.group}|{key}"] = position
         if op.polls:
             self.note(

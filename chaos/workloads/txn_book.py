@@ -61,7 +61,9 @@ class Book:
         self.begun(op)
         payloads = [made(op.number, sent.value, sent.extra) for sent in mine]
         offset = await producer.send(*place, payloads)
-        if offset is not None:
+        if offset is None:
+            op.untold += [sent.value for sent in mine]
+        else:
             # Others may have been added meanwhile, but only behind.
             op.sends[first : first + len(mine)] = [
                 sent._replace(offset=offset + at) for at, sent in enumerate(mine)

@@ -133,3 +133,21 @@ def test_a_tombstone_that_is_to_stay_is_there_at_the_end() -> None:
     assert [each.rule for each in gone] == ["tombstone-lost"]
     assert compacted.tombstones([*history, txn(3, (A, 30, 4, X)), read(A, 6, (4, 30, 3, X))]) == []
     assert compacted.tombstones([*history, begins(A, 3), read(A, 4)]) == []
+
+
+def test_what_a_killed_client_had_no_acknowledgement_of_is_no_excuse() -> None:
+    """It was never committed; a tombstone of unknown place that is behind everything for ever excused its key for ever."""
+    set_and_gone = [
+        txn(2, (A, 20, 50, X), (A, 21, 51, Y), at=20.0),
+        read(A, 53, (51, 21, 2, Y), process="r", at=30.0),
+        read(A, 53, (51, 21, 2, Y)),
+    ]
+    alone = ["key-lost", "poll-skip", "poll-skip", "torn"]
+    assert rules(set_and_gone) == alone
+    killed = txn(1, (A, 10, None, -X), kind="info", at=20.0)
+    assert rules([killed, *set_and_gone]) == alone
+    killed.untold = [10]  # it had one, which named no place
+    assert rules([killed, *set_and_gone]) == []
+    long_ago = txn(1, (A, 10, None, -X), kind="info", at=1.0)
+    long_ago.untold = [10]
+    assert rules([long_ago, *set_and_gone]) == alone

@@ -73,6 +73,26 @@ def test_a_send_by_name_is_where_somebody_reads_it() -> None:
     assert rules([by_name, elsewhere]) == ["another-life"]
 
 
+def test_a_send_by_name_is_owed_by_the_topic_that_was_there_before_it_and_is_for_ever() -> None:
+    """Nobody has read it: it went as if nobody had ever sent it."""
+
+    def admin(f, topic_id, ended_s, kind="ok"):
+        return Txn(f, kind, "admin", named={"t": topic_id}, ended_s=ended_s)
+
+    by_name = txn(1, (ANY, 10, 0), (STAYS, 11, 0))
+    by_name.began_s = 0.5
+    rest = [by_name, read((STAYS, 0, 11, 1))]
+    assert "torn" in rules([admin("create", "new", 0.2), *rest])
+    assert rules([admin("create", "new", 0.7), *rest]) == [], "it may have been the one before"
+    assert rules([admin("create", "old", 0.2), *rest]) == []
+    asked = admin("delete", "new", 3.0, "info")
+    assert rules([admin("create", "new", 0.2), *rest, asked]) == [], "it may have been deleted"
+    asked.type = "fail"
+    assert "torn" in rules([admin("create", "new", 0.2), *rest, asked])
+    whole = [by_name, read((NEW, 0, 10, 1), (STAYS, 0, 11, 1))]
+    assert rules([admin("create", "new", 0.2), *whole]) == []
+
+
 def test_a_topic_that_was_made_and_not_deleted_is_there() -> None:
     assert changes("a", made("a")) == []
     assert changes(None, made("a")) == ["topic-lost"]

@@ -300,3 +300,24 @@ def test_who_was_served_in_time_though_nobody_tried_at_once_is_not_forgotten_as_
     seen = looked([fault(10.0, 12.0, [1])], *lively, *late)
     assert all(each.is_settled for each in seen.recoveries)
     assert seen.anomalies(2_000.0) == []
+
+
+def test_what_was_asked_for_when_the_load_ended_is_unanswered_if_it_was_wanted_for_long() -> None:
+    def unanswered(*ops, end_s=45.0):
+        seen = Availability((), 3, 20.0)
+        for op in sorted(ops, key=lambda each: each.ended_s):
+            seen.see(op)
+        return seen.unanswered(end_s)
+
+    goes_on = [send(B, float(at)) for at in range(21, 45)]
+    in_vain = [send(A, float(at), kind="info") for at in range(21, 45)]
+    [said] = unanswered(*goes_on, *in_vain)
+    assert said.startswith("nothing of t0-0 was acknowledged from 20.0 s to 45.0 s, after all")
+    assert unanswered(*goes_on, *in_vain, end_s=51.0) == [], "it is unavailable then"
+    assert unanswered(*goes_on, *in_vain[:5]) == [], "nobody wanted it any more"
+    assert unanswered(*goes_on, *in_vain[-5:]) == [], "nobody had wanted it before"
+    assert unanswered(*goes_on, *in_vain, send(A, 44.0)) == []
+    lively = [send(A, float(at)) for at in range(20)]
+    assert unanswered(*lively) == [
+        "nothing at all was acknowledged from 20.0 s to 45.0 s, after all faults were over: the load ended before it was asked for"
+    ]

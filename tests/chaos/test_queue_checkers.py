@@ -83,10 +83,15 @@ def test_two_transactions_whose_records_interleave_are_told() -> None:
 LOG = [(A, 0, 10, 1), (A, 2, 20, 2), (A, 4, 30, 3)]
 
 
-def test_polls_of_a_key_that_came_or_went_in_the_middle_are_not_compared() -> None:
+def test_polls_of_a_key_that_came_or_went_in_the_middle_are_neighbours_too() -> None:
+    """What was polled before the group gave it anew is `shown`, and not among them."""
     op = read(LOG[0], LOG[2], process="r")
-    assert rules(polls.check([read(*LOG), op])) == ["int-poll-skip"]
     op.rebalanced = [A]
+    assert rules(polls.check([read(*LOG), op])) == ["int-poll-skip"]
+    again = read(*LOG[:2], *LOG[1:], process="r")
+    again.rebalanced = [A]
+    assert rules(polls.check([read(*LOG), again])) == ["int-nonmonotonic-poll"]
+    op.shown, op.polls = op.polls[:1], read(*LOG[1:]).polls
     assert polls.check([read(*LOG), op]) == []
 
 

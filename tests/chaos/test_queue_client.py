@@ -112,6 +112,30 @@ def test_what_was_polled_before_a_rebalance_is_noted_as_shown_and_nothing_else(
     assert set(op.polls) == {after}
 
 
+def test_what_is_worked_on_again_after_a_rebalance_is_in_the_transaction_though_it_ends_where_it_was(
+    made, monkeypatch
+) -> None:
+    """Its group had lost the position: with nothing in the transaction nobody would see that the same was done twice."""
+    client, notes, consumer = made
+    client.subscribes, client._mine = True, ["t0-1"]
+    client.positions = {"t0-1": 10}
+    again = Polled("t0-1", 9, 72, 9)
+
+    def polls(self, consumer, op, most, seconds) -> None:
+        if not op.shown and not op.rebalanced:
+            self._moved += ["t0-1"]
+        else:
+            op.polls.append(again)
+            self.positions["t0-1"] = 10
+
+    monkeypatch.setattr(Worker, "poll", polls)
+    monkeypatch.setattr(Client, "poll", QueueClient.poll)
+    client.rng.randint = lambda _least, most: most  # steps
+    assert client._operate(consumer)
+    op = from_lines(notes.getvalue().splitlines())[-1]
+    assert (op.type, op.rebalanced, op.offsets) == ("ok", ["t0-1"], {"queue|t0-1": 10})
+
+
 def test_after_an_abort_it_polls_again_from_the_first_record_on(made) -> None:
     client, _, consumer = made
     client.positions = {"t0-0": None, "t0-1": 4}

@@ -13,7 +13,7 @@ from fencepost.chaos.faults.system import CannotDo
 from fencepost.chaos.report import page
 from fencepost.chaos.runs import judging
 from fencepost.chaos.runs import run as runs
-from fencepost.chaos.runs.folder import HISTORY, RunFolder
+from fencepost.chaos.runs.folder import HISTORY, SEEN, RunFolder
 from fencepost.chaos.runs.interrupts import Beside
 from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.run import Run
@@ -269,6 +269,42 @@ def test_the_load_goes_on_until_consumers_were_shown_what_they_lacked_when_all_w
     load.watching.append(lambda op: run._see_polls(shown) if op.ended_s >= 111.0 else None)
     run._calm(load)
     assert load.now_s == 111.0
+
+
+def test_on_a_busy_machine_the_load_goes_on_until_it_can_be_asked_for(run) -> None:
+    """Nobody is served: 30 s of the machine's own time are a minute where it has twice as much to do, and four have to do."""
+    run.folder.append(SEEN, ({"at_s": float(at), "load": 4.0} for at in range(200)))
+    load = Load(1e9)
+    run._calm(load)
+    assert load.now_s - 100.0 == 65.0
+    run.folder.append(SEEN, ({"at_s": float(at), "load": 90.0} for at in range(200, 400)))
+    load = Load(1e9)
+    load.now_s = 300.0
+    run._calm(load)
+    assert load.now_s - 300.0 == runs.CALM_MAX_S, "it ends whatever the machine has to do"
+
+
+def test_a_group_that_stands_still_has_the_time_that_groups_have(run) -> None:
+    load = Load(0.0)
+    run._see_polls(Txn("subscribe", "ok", "c", rebalanced=["t0-0"], ended_s=98.0))
+    run._see_polls(
+        Txn("send", "ok", "s", 5, sends=[Sent("t0-0", 5, 7)], began_s=98.5, ended_s=99.0)
+    )
+    run._calm(load)
+    assert load.now_s - 100.0 == 65.0
+
+
+def test_who_reads_under_another_name_by_now_is_waited_for_no_more(run) -> None:
+    """Of a reader that began another life nobody has said that it is over: every run of the bank went on for 35 s."""
+    load, sent = Load(0.0), Txn("send", "ok", "s", 5, sends=[Sent("t0-0", 5, 7)])
+    sent.began_s, sent.ended_s = 98.5, 99.0
+    first = Txn("snapshot", "ok", "auditor-4.1.1", positions={"t0-0": 0}, ended_s=98.0)
+    run._see_polls(first)
+    run._see_polls(sent)
+    second = Txn("snapshot", "ok", "auditor-4.1.2", positions={"t0-0": 8}, ended_s=104.5)
+    load.watching.append(lambda op: run._see_polls(second) if op.ended_s >= 105.0 else None)
+    run._calm(load)
+    assert load.now_s == 105.0
 
 
 def test_a_run_that_is_asked_to_end_waits_for_nobody(run) -> None:

@@ -9,6 +9,7 @@ from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.runs import judging
 from fencepost.chaos.runs.commands import _check
 from fencepost.chaos.runs.folder import ANOMALIES, HISTORY, RunFolder
+from fencepost.chaos.runs.folder import SEEN as SEEN_BY_THE_HARNESS
 from fencepost.chaos.runs.judging import judge
 
 SENT = Txn("send", "ok", "a", 1, sends=[Sent("t0-0", 8, 0)], began_s=1.0, ended_s=1.5)
@@ -188,4 +189,50 @@ def test_a_cluster_that_serves_nobody_when_all_faults_are_over_is_invalid(tmp_pa
         "invalid",
         "found: 1 unavailable",
     )
-    assert verdict(tmp_path / "2", SENT, *tried, SEEN, **ended | {"stopped_s": 45.0})[0] == "valid"
+    assert verdict(tmp_path / "2", SENT, *tried, SEEN, **ended | {"stopped_s": 45.0}) == (
+        "unknown",
+        "nothing of t0-0 was acknowledged from 20.0 s to 45.0 s, after all faults were over: the load ended before it was asked for",
+    )
+
+
+def test_a_busy_machine_makes_a_cluster_that_serves_nobody_unknown_and_not_valid(tmp_path) -> None:
+    """It is given more time than there was load: what was never asked for was taken for served."""
+    tried = [
+        Txn("send", "info", "a", n, sends=[Sent("t0-0", n)], began_s=n, ended_s=n + 0.9)
+        for n in range(20, 60)
+    ]
+    for load, said in ((1.0, "invalid"), (2.2, "invalid"), (4.0, "unknown")):
+        folder = run_of(
+            tmp_path / f"{load}", SENT, *tried, SEEN, healed_s=20.0, stopped_s=55.0, seconds=60.0
+        )
+        folder.append(SEEN_BY_THE_HARNESS, ({"at_s": at, "load": load} for at in range(60)))
+        assert judge(folder, lambda _: None)["verdict"] == said
+
+
+def test_a_group_that_is_shown_nothing_after_all_faults_is_unknown_when_the_load_ends_too_soon(
+    tmp_path,
+) -> None:
+    """A group may take a minute, and the load went on for half of one."""
+
+    def of(stopped: int, until: int, again: int = 1_000) -> tuple[str, str]:
+        ops = [Txn("subscribe", "ok", "m", rebalanced=["t0-0"], began_s=9.0, ended_s=9.0)]
+        for at in range(10, stopped):
+            sent = Txn("send", "ok", "a", at, sends=[Sent("t0-0", at, at - 10)])
+            look = Txn("txn", "ok", "m", 1_000 + at)
+            if at < until or at == again:
+                first = min(until, at)
+                look.polls = [Polled("t0-0", n - 10, n, n) for n in range(first, at + 1)]
+            sent.began_s, sent.ended_s = at, at + 0.4
+            look.began_s, look.ended_s = at + 0.5, at + 0.9
+            ops += [sent, look]
+        last = Txn("read", "ok", FINAL, began_s=199.0, ended_s=199.5)
+        last.polls = [Polled("t0-0", n - 10, n, n) for n in range(10, stopped)]
+        folder = tmp_path / f"{stopped}-{until}-{again}"
+        return verdict(folder, *ops, last, shown=(), healed_s=57.0, stopped_s=float(stopped))
+
+    assert of(stopped=92, until=50) == (
+        "unknown",
+        "the group was shown nothing of t0-0 after all faults, from 50.4 s to 92.0 s, in 42 operations: the load ended before it was asked for",
+    )
+    assert of(stopped=112, until=50)[0] == "invalid"
+    assert of(stopped=92, until=50, again=60)[0] == "valid"
