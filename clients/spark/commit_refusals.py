@@ -218,9 +218,13 @@ def is_of_another_cluster(refused: AdminRefused) -> bool:
     return NOBODY in refused.message
 
 
-def why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
+def why(name: str, wrote: Wrote, refused: AdminRefused, *, is_asked_for: bool = False) -> str:
+    """`is_asked_for`: what was refused is the question what was decided before; so it is where tasks have found it decided."""
     because = str(refused).rstrip(" .")
-    said = f"batch {wrote.number} of the transaction group {name} was not committed, none of it: {because}"
+    batch = f"batch {wrote.number} of the transaction group {name}"
+    said = f"{batch} was not committed, none of it: {because}"
+    if is_asked_for or wrote.found_decided:
+        said = f"nothing was committed now of {batch}, and whether it was before could not be asked: {because}"
     if refused.error == TOO_LARGE or len(wrote.members) > MEMBERS_MAX:
         return (
             f"{said} {len(wrote.members):,} tasks wrote rows, and one decision has no room for so many (clients/spark/README.md "
@@ -244,13 +248,16 @@ def why(name: str, wrote: Wrote, refused: AdminRefused) -> str:
     return f"{said}. The query can be started again: it runs the batch again"
 
 
-def why_unknown(name: str, wrote: Wrote, trouble: AdminUnreachable) -> str:
-    said = f"whether batch {wrote.number} of the transaction group {name} is committed is not known: {trouble}. "
-    if not wrote.is_used_once:
+def why_unknown(
+    name: str, number: int, trouble: AdminUnreachable | AdminRefused, *, is_used_once: bool
+) -> str:
+    because = str(trouble).rstrip(" .")
+    said = f"whether batch {number} of the transaction group {name} is committed is not known: {because}. "
+    if not is_used_once:
         return f"{said}Start the query again when an admin door answers: it asks what was decided"
     return (
         f"{said}A save() without a transactionNumber writes again what it wrote when it is run again: ask first what was decided, "
-        f"with GET /v1/transaction-groups/{name}/decisions/{wrote.number} at an admin door. If it is commit, all is there; if "
+        f"with GET /v1/transaction-groups/{name}/decisions/{number} at an admin door. If it is commit, all is there; if "
         "it is abort, nothing is, and nothing will be. While it is undecided, wait for kafka.transaction.timeout.ms"
     )
 

@@ -129,6 +129,9 @@ def _was_committed(group: Group, last: int) -> bool:
         group.abort(last)
     except DecidedBefore as before:
         return before.decision.outcome == COMMIT
+    except (AdminRefused, AdminUnreachable) as trouble:
+        said = commit_refusals.why_unknown(group.name, last, trouble, is_used_once=True)
+        raise CommitUnknown(said) from trouble
     return False
 
 
@@ -147,8 +150,8 @@ def _in_its_span(group: Group, wrote: Wrote, fence: Fence) -> Wrote:
             why_not = takeover.why_taken_over(group.name, wrote.owner, found.newer, what)
         else:
             return replace(wrote, standing=found)
-    except AdminRefused as refused:
-        why_not = commit_refusals.why(group.name, wrote, refused)
+    except AdminRefused as refused:  # an earlier run may have committed it
+        why_not = commit_refusals.why(group.name, wrote, refused, is_asked_for=True)
     _try_to_end(group, wrote, fence, lambda: _left_open(group, wrote, is_past=True))
     raise CouldNotCommit(why_not)
 
@@ -164,7 +167,7 @@ def _check_empty(group: Group, wrote: Wrote, fence: Fence) -> None:
         ask = partial(commit_refusals.why_not_empty, group, wrote)
         why_not = _answered(ask, group, wrote)
     except AdminRefused as refused:
-        why_not = commit_refusals.why(group.name, wrote, refused)
+        why_not = commit_refusals.why(group.name, wrote, refused, is_asked_for=True)
     if why_not is not None:
         raise CouldNotCommit(why_not)
 
@@ -250,14 +253,20 @@ def _answered(ask: Callable[[], Answer], group: Group, wrote: Wrote) -> Answer:
     """1. An end's answer is lost: a coordinator that moves, a door that is away. It may have been decided.
     2. Whoever reports it as failed has it run again; a save() without a number then writes it twice.
     3. So it is asked again, which decides nothing anew: an end of a decided number is told what was decided.
+    4. By a coordinator: a door that lets nobody in does not know what another one has done.
     """
-    deadline = time.monotonic() + ANSWER_S
+    deadline, was_heard = time.monotonic() + ANSWER_S, False
     while True:
         try:
             return ask()
-        except AdminUnreachable as trouble:
+        except (AdminUnreachable, AdminRefused) as trouble:
+            if isinstance(trouble, AdminRefused) and not (was_heard and trouble.is_the_doors_own):
+                raise
+            was_heard = True
             if time.monotonic() >= deadline:
-                said = commit_refusals.why_unknown(group.name, wrote, trouble)
+                said = commit_refusals.why_unknown(
+                    group.name, wrote.number, trouble, is_used_once=wrote.is_used_once
+                )
                 raise CommitUnknown(said) from trouble
             log.warning(
                 "%s: whether batch %d is committed is not known yet, asking again: %s",

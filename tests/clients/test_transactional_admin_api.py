@@ -63,6 +63,37 @@ def test_a_refusal_is_believed_at_once_and_tells_what_to_do() -> None:
     assert str(refused.value) == "PRODUCER_FENCED: it was fenced. End it."
 
 
+@pytest.mark.parametrize("status", [401, 403, 404, 405])
+def test_a_door_that_lets_us_not_in_does_not_answer_for_the_one_that_heard_us(status) -> None:
+    """The first one committed and died; the other one, with another token, had a batch reported as not committed."""
+    here = {"error": "SASL_AUTHENTICATION_FAILED", "message": "no token.", "next_step": "Send it."}
+    asked: list[str] = []
+
+    def lost(method, *_):
+        asked.append(method)
+
+    with told(lost) as first, told(lambda *_: (status, here)) as second:
+        with pytest.raises(AdminUnreachable, match=r"SASL_AUTHENTICATION_FAILED: no token. Send"):
+            AdminApi([first, second], timeout_s=1).call("POST", "/x")
+        assert len(asked) > 1, "whoever heard it is asked again"
+        with pytest.raises(AdminRefused):
+            AdminApi([second, first], timeout_s=1).call("POST", "/x")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dead = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with told(lambda *_: (status, here)) as door, pytest.raises(AdminRefused):
+        AdminApi([dead, door], timeout_s=5).call("POST", "/x")  # nobody has heard it
+
+
+def test_what_the_coordinator_says_is_believed_whoever_was_asked_before() -> None:
+    unknown = 404, {"error": "TRANSACTIONAL_ID_NOT_FOUND", "message": "nobody."}
+    with (
+        told(lambda *_: None) as first,
+        told(lambda *_: unknown) as second,
+        pytest.raises(AdminRefused, match="nobody"),
+    ):
+        AdminApi([first, second], timeout_s=1).call("POST", "/x")
+
+
 def test_another_node_is_asked_when_one_is_dead_and_from_then_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         dead = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -50,6 +50,7 @@ class Table:
         self.listing: Exception | None = None  # what is raised by whoever asks for that
         self.fencing: Exception | None = None
         self.refusal: AdminRefused | None = None
+        self.refusals: list[AdminRefused] = []  # of commits, behind those whose answers are lost
         self.lost = 0  # so many answers to commits are lost, of which the decision of the first one stands or not
         self.is_lost_after = True
         self.asking: list[
@@ -60,6 +61,8 @@ class Table:
         self, number: int, members: Iterable[MemberWrote | None], note: str = ""
     ) -> Decision:
         if not self.lost:
+            if self.refusals:
+                raise self.refusals.pop()
             return self._commit(number, members, note)
         self.lost -= 1
         if self.is_lost_after:
