@@ -3,7 +3,8 @@
     python -m fencepost.chaos.harness.transactions_kill_loop --seconds 60 --seed 7
 
 Tellers move money, appenders send and poll, subscribers do so as members of one group, auditors read along: each a process
-of its own with librdkafka (`workloads/txn_worker.py`). After each fault every one of them must commit again. At the end no transaction may be
+of its own with librdkafka (`workloads/txn_worker.py`). After each fault every one of them must commit again, and some member of
+the group what it has consumed. At the end no transaction may be
 open, and all replicas must hold the same bytes. Exit codes as in `loop_frame.py`.
 """
 

@@ -25,6 +25,7 @@ SAID_CHARACTERS = 1_500
 STOP_S = 100.0  # with the transaction that is under way, however patient
 STOPPED = (0, -signal.SIGTERM, *HANGS)  # the second of one that had only just been started
 MODULE = "fencepost.chaos.workloads.txn_worker"
+MEMBER = "subscriber"  # its group gives it what it consumes
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Workers:
     flags: list[str]
     all: list[Worker] = field(default_factory=list)
     ok: Counter[int] = field(default_factory=Counter)  # slot -> transactions committed
+    consumed: int = 0  # of these by members of the group, with positions in them
     ended: list[str] = field(default_factory=list)  # who ended by itself, and what it said
     hung: int = 0  # clients whose library did not come back (`heartbeat.py`)
     hung_said: str = ""  # by the last of them
@@ -116,10 +118,14 @@ class Workers:
             whole = data[: data.rfind(b"\n") + 1]
             self._read[file] = at + len(whole)
             slot = int(file.stem.partition("-")[2].partition(".")[0])
-            self.ok[slot] += sum(
-                b'"type": "ok"' in line and b'"f": "assign"' not in line and is_served(line)
+            served = [
+                line
                 for line in whole.splitlines()
-            )
+                if b'"type": "ok"' in line and b'"f": "assign"' not in line and is_served(line)
+            ]
+            self.ok[slot] += len(served)
+            if file.stem.startswith(f"{MEMBER}-"):
+                self.consumed += sum(b'"offsets"' in line for line in served)
         for worker in self.all:
             assert worker.process is not None
             if not worker.process.alive:
@@ -137,7 +143,7 @@ class Workers:
 
     def progress(self) -> float:
         self.look()
-        before, hung = dict(self.ok), self.hung
+        before, consumed, hung = dict(self.ok), self.consumed, self.hung
         missing: list[str] = []
 
         def all_have() -> bool:
@@ -147,6 +153,10 @@ class Workers:
                 for each in self.all
                 if not each.paused and self.ok[each.slot] == before.get(each.slot, 0)
             ]
+            # Members to whom their group gives nothing go on to send.
+            has_members = any(each.role == MEMBER and not each.paused for each in self.all)
+            if has_members and self.consumed == consumed:
+                missing.append("the group, of which no member has consumed anything")
             return not missing
 
         try:

@@ -10,13 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 from fencepost.chaos.checkers.history import Operation
+from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 from fencepost.chaos.checkers.verdict import Verdict
 from fencepost.chaos.harness import (
     cluster_faults,
     cluster_kill_loop,
     kill_loop,
+    local_cluster,
     loop_frame,
     transactions_kill_loop,
+    txn_workers,
 )
 from fencepost.chaos.harness.cluster_faults import Faults
 from fencepost.chaos.harness.cluster_kill_loop import StreamLoad
@@ -30,7 +33,7 @@ from fencepost.chaos.harness.loop_frame import (
     wait_shown,
 )
 from fencepost.chaos.harness.transactions_kill_loop import TxnFaults
-from fencepost.chaos.harness.txn_workers import Workers, is_served
+from fencepost.chaos.harness.txn_workers import Worker, Workers, is_served
 from fencepost.chaos.workloads.idempotent_stream import FOLLOWER, IdempotentStream, payload
 from fencepost.chaos.workloads.idempotent_stream import Plan as Stream
 from support.module_clock import set_clock
@@ -83,8 +86,7 @@ def test_a_loop_whose_node_does_not_come_back_is_unknown(tmp_path) -> None:
 def test_workers_that_hang_in_their_client_prove_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("fencepost.chaos.harness.txn_workers.PROGRESS_S", 0.05)
     workers = Workers(tmp_path, [])
-    there = SimpleNamespace(alive=True)
-    workers.all = [SimpleNamespace(slot=0, paused=False, process=there, transactional_id="a-0")]
+    workers.all = [Worker("a", 0, 1, SimpleNamespace(alive=True))]
     with pytest.raises(NoProgress, match="a-0"):
         workers.progress()
     monkeypatch.setattr(Workers, "look", lambda self: setattr(self, "hung", self.hung + 1))
@@ -99,7 +101,7 @@ def test_a_worker_that_the_kernel_ended_with_pythons_lock_held_has_hung(
     workers = Workers(tmp_path, [])
     gone = SimpleNamespace(alive=False, exit_code=-signal.SIGALRM, said=lambda: "in in_the_library")
     back = SimpleNamespace(alive=True)
-    workers.all = [SimpleNamespace(slot=0, paused=False, process=back, transactional_id="a-0")]
+    workers.all = [Worker("a", 0, 1, back)]
     monkeypatch.setattr(Workers, "start", lambda _, worker: setattr(worker, "process", back))
     looks = iter([back, gone])
     seen = Workers.look
@@ -112,6 +114,38 @@ def test_a_worker_that_the_kernel_ended_with_pythons_lock_held_has_hung(
     with pytest.raises(TimeoutError, match=r"a-0.*in in_the_library"):
         workers.progress()
     assert (workers.hung, workers.ended) == (1, [])
+
+
+def test_a_group_whose_members_send_and_consume_nothing_makes_no_progress(
+    tmp_path, monkeypatch
+) -> None:
+    """Who has no partition sends all the same: each had committed again, and the group had stood still for good."""
+    monkeypatch.setattr(txn_workers, "PROGRESS_S", 0.3)
+    workers = Workers(tmp_path, [])
+    alive = SimpleNamespace(alive=True)
+    workers.all = [Worker("subscriber", 0, 1, alive), Worker("appender", 1, 1, alive)]
+    notes = [tmp_path / "subscriber-0.1.jsonl", tmp_path / "appender-1.1.jsonl"]
+    workers._files += notes
+    sends = Txn("txn", "ok", "x", 1, sends=[Sent("list-0", 64)])
+    consumes = Txn(
+        "txn", "ok", "x", 2, polls=[Polled("list-0", 0, 64)], offsets={"lists|list-0": 1}
+    )
+
+    def go_on(member: Txn) -> None:
+        for each, op in zip(notes, (member, consumes), strict=True):
+            with each.open("a") as file:
+                file.write(f"{to_line(op)}\n")
+
+    sleeps = iter([sends, sends, consumes])
+    set_clock(monkeypatch, local_cluster, sleep=lambda _: go_on(next(sleeps)))
+    workers.progress()
+    assert next(sleeps, None) is None, "it waited for the one that consumes"
+    sleeps = iter([sends] * 100_000)
+    with pytest.raises(NoProgress, match="of which no member has consumed anything"):
+        workers.progress()
+    workers.all[0].paused = True
+    sleeps = iter([sends])
+    workers.progress()
 
 
 def test_an_auditor_that_was_shown_nothing_has_made_no_progress() -> None:
