@@ -161,12 +161,18 @@ def _run(arguments: argparse.Namespace) -> int:
                 line = each.line(run_twice=done, different=different, interrupted=cut)
                 append(arguments.summary, line)
         # Of which clients were left out, it may be those who write.
-        nothing = [] if arguments.keep_clients else [n for n in summaries if summaries[n].is_empty]
+        nothing = [
+            f"{name}: nothing was acknowledged in any seed"
+            for name in summaries
+            if summaries[name].is_empty and not arguments.keep_clients
+        ]
+        for name, each in summaries.items():
+            nothing += [f"{name}: no {scene} came to its end" for scene in each.never_played]
         return _conclude(totals, checks, len(plans), nothing)
 
 
 def _conclude(totals: "Totals", checks: "Checks", wanted: int, nothing: Sequence[str] = ()) -> int:
-    """`nothing`: campaigns in which nothing was acknowledged."""
+    """`nothing`: sentences, of campaigns in which nothing came of what they are there for."""
     if totals.counts:
         print(", ".join(f"{name} {count:,}" for name, count in sorted(totals.counts.items())))
     cut = f" of {wanted:,}, interrupted" if totals.interrupted else ""
@@ -181,8 +187,8 @@ def _conclude(totals: "Totals", checks: "Checks", wanted: int, nothing: Sequence
         return EXIT_BROKEN
     if totals.interrupted:
         return EXIT_INTERRUPTED
-    for name in nothing:
-        print(f"{name}: nothing was acknowledged in any seed: this proves nothing")
+    for each in nothing:
+        print(f"{each}: this proves nothing")
     return EXIT_UNKNOWN if nothing else 0
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..harness.checkout import commit
+from ..sim.aimed_faults import PLAYED, SCENES
 from .campaign import Outcome
 
 FAILURE_SHOWN: Final = 500
+SEEDS_MIN: Final = 20
 
 
 class Summary:
@@ -26,6 +28,7 @@ class Summary:
     def __init__(self, campaign: str) -> None:
         self.campaign = campaign
         self._asked = ""
+        self._wanted: set[str] = set()  # faults that were asked for
         self._began = datetime.now(UTC)
         self._began_s = time.monotonic()
         self._seeds: list[int] = []
@@ -40,6 +43,7 @@ class Summary:
     def add(self, outcome: Outcome) -> None:
         plan = outcome.plan
         self._asked = plan.asked
+        self._wanted.update(plan.faults)
         self._seeds.append(plan.seed)
         self._digests[plan.seed] = outcome.digest
         self._faults.update(each.name for each in outcome.struck)
@@ -65,6 +69,14 @@ class Summary:
     def is_empty(self) -> bool:
         """In no seed was anything acknowledged: it proves nothing."""
         return not self._sums["acknowledged"]
+
+    @property
+    def never_played(self) -> list[str]:
+        """Scenes that were asked for and came to no end in so many seeds: who struck found nobody to play with."""
+        if len(self._seeds) < SEEDS_MIN:
+            return []
+        wanted = sorted(self._wanted & SCENES)
+        return [name for name in wanted if not self._counts[f"{PLAYED}{name}"]]
 
     @property
     def traces(self) -> str:

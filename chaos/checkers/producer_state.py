@@ -14,6 +14,7 @@ from .observations import Batch
 
 WINDOW: Final = 5
 SEQUENCES: Final = 1 << 31
+NO_SEQUENCE: Final = -1
 
 
 class Known(NamedTuple):
@@ -45,8 +46,10 @@ def replay(batches: Iterable[Batch], before: dict[int, Known] | None = None) -> 
         if batch.is_transactional and open_since < 0:
             open_since = batch.base_offset
         count = batch.next_offset - batch.base_offset
-        last_sequence = (batch.base_sequence + count - 1) % SEQUENCES
-        newest = (batch.base_sequence, last_sequence, batch.base_offset, batch.next_offset - 1)
+        first, last = batch.base_sequence, (batch.base_sequence + count - 1) % SEQUENCES
+        if first == NO_SEQUENCE:  # a coordinator's, for a producer; the rest is as Kafka counts it
+            first, last = SEQUENCES - count, NO_SEQUENCE
+        newest = (first, last, batch.base_offset, batch.next_offset - 1)
         found[batch.producer_id] = Known(
             batch.producer_epoch, (*window, newest)[-WINDOW:], open_since
         )
@@ -56,6 +59,30 @@ def replay(batches: Iterable[Batch], before: dict[int, Known] | None = None) -> 
 def differing(one: dict[int, Known], other: dict[int, Known]) -> list[int]:
     """The producers of which the two know not the same."""
     return [each for each in sorted(one.keys() | other.keys()) if one.get(each) != other.get(each)]
+
+
+def lacking(
+    node: int, key: str, wanted: dict[int, Known], states: dict[int, Known]
+) -> list[Anomaly]:
+    """What a node does not know of what its log still says, when compaction has taken a part of that."""
+    return [
+        Anomaly(
+            "producer-state",
+            key,
+            f"node {node} has {states.get(producer)} of producer {producer}, what is left of its log has {has}",
+        )
+        for producer, has in sorted(wanted.items())
+        if not _covers(states.get(producer), has)
+    ]
+
+
+def _covers(state: Known | None, has: Known) -> bool:
+    if state is None or state.producer_epoch < has.producer_epoch:
+        return False
+    if state.producer_epoch > has.producer_epoch or not has.batches:
+        return True
+    (_, _, _, last_offset), newest = has.batches[-1], state.batches[-1:]
+    return bool(newest) and newest[0][3] >= last_offset
 
 
 def check(node: int, key: str, wanted: dict[int, Known], states: dict[int, Known]) -> list[Anomaly]:

@@ -5,11 +5,13 @@ from typing import Any
 from uuid import UUID
 
 from fencepost.cluster.metadata.image import ConfigType
+from fencepost.cluster.metadata.topic_config import TopicConfig
 from fencepost.node.services import Services
 from fencepost.node.transaction_words import WordsAhead
 from fencepost.replication.log.removal import Removal
 from fencepost.replication.log.store import LogStore
 from fencepost.replication.manager import ReplicaManager
+from fencepost.replication.partition import Partition
 from fencepost.txn.groups import offset_requests, offsets_machine
 from fencepost.txn.groups.offset_requests import CommitPlan
 from fencepost.txn.groups.service import GroupService
@@ -125,6 +127,19 @@ def settings_that_were_taken_back_stay(patch: Patch) -> None:
         return found
 
     patch.put(ReplicaManager, "_reconfigure", reconfigure)
+
+
+@bug(seen_by="setting-lost", campaign="transactions", faults="reset kill", workloads="tuned")
+def open_logs_keep_their_policy_and_codec(patch: Patch) -> None:
+    """What becomes of a log's old records, and how it packs new ones, stays as it was when it was opened."""
+    right = Partition.set_config
+
+    def set_config(self: Partition, config: TopicConfig) -> None:
+        old = getattr(self, "config", config)
+        kept = {name: getattr(old, name) for name in ("cleanup_policy", "compression_type")}
+        right(self, dataclasses.replace(config, **kept))
+
+    patch.put(Partition, "set_config", set_config)
 
 
 @bug(

@@ -238,6 +238,31 @@ def producers_lost_at_restart(patch: Patch) -> None:
 
 
 @bug(
+    seen_by="producer-state",
+    campaign="transactions",
+    faults="kill reset power-one cut-client",
+    workloads="compacted",
+)
+def compacted_logs_lose_producers_at_restart(patch: Patch) -> None:
+    """A node that starts knows no producers of its compacted logs, cleaned or not."""
+    right_newest, right_replay = snapshots.load_newest, snapshots.replay
+
+    def knows_nobody(log_: Any, machine: Any) -> None:
+        right_newest(log_, machine)
+        if log_.config.compact:
+            machine.reset(machine.end_offset)
+
+    def sees_nobody(machine: Any, segment: Any, *args: Any) -> Any:
+        found = right_replay(machine, segment, *args)
+        if "/table-" in segment.path:
+            machine.reset(machine.end_offset)
+        return found
+
+    patch.put(snapshots, "load_newest", knows_nobody)
+    patch.put(snapshots, "replay", sees_nobody)
+
+
+@bug(
     seen_by="dead-client duplicate producer-state",
     campaign="cluster",
     faults="clock kill cut-client reset",

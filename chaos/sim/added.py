@@ -21,9 +21,10 @@ from ..checkers.told import Answered
 from ..workloads.added_client import AddedClient, Fenced, Identity, NobodyAnswers
 from ..workloads.cluster_client import ClusterClient, fetch
 from ..workloads.txn_added import failed
-from .cluster import START_S, SWEEP_S, create_topic, may_end_a_node
+from .cluster import START_S, SWEEP_S, create_topic
 from .cluster_admin import Admin
 from .cluster_nodes import CLIENT_PORT, ClusterNodes, node_name
+from .deaths import may_end_a_node
 from .habits import drawn
 from .http import TOKEN, ask_http
 from .plan import Plan
@@ -52,8 +53,9 @@ class AddedRun:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(
-            f"added/{plan.seed}", deaths_allowed=may_end_a_node, trace_kept=plan.trace_kept
+            f"added/{plan.seed}", deaths_allowed=self._may_end, trace_kept=plan.trace_kept
         )
+        self.world.blames_nodes = True
         self.world.disk_habits = drawn(self.world.stream)
         config = (*SETTINGS, *plan.config)
         self.watch = TransactionWatch(self.world)
@@ -103,6 +105,9 @@ class AddedRun:
     def explain(self) -> str:
         return f"faults: {', '.join(map(str, self.struck))}\n{self.world.trace.tail(30)}"
 
+    def _may_end(self, name: str, reason: BaseException) -> bool:
+        return may_end_a_node(self.world.disk(name), reason)
+
     # -- the whole -------------------------------------------------------------------------------
 
     async def _scenario(self) -> None:
@@ -113,7 +118,15 @@ class AddedRun:
         await self.world.on(env, create_topic(Admin(wire, self.nodes, TOPIC), TOPIC, 1))
         places = [(int(n), (node_name(n), CLIENT_PORT)) for n in self.nodes.ids]
         self.client = AddedClient(env, places, self._ask_admin, self._coordinator)
-        sweeping = asyncio.ensure_future(self._sweep())
+        async with self.world.beside(self._sweep()):
+            await self._until_still()
+            await self._on(self._verify(wire))
+        await self.nodes.until_whole()
+        self.watch.sweep(producers=True)
+        self.watch.compare_bytes()
+        self.watch.compare_tables()
+
+    async def _until_still(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for name in self._names():
                 if self.plan.keeps_client(name) and name.startswith("job"):
@@ -132,13 +145,6 @@ class AddedRun:
                 await self._on(self._until_all_decided())
             for each in checking:
                 each.cancel()
-        await self._on(self._verify(wire))
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
-        await self.nodes.until_whole()
-        self.watch.sweep(producers=True)
-        self.watch.compare_bytes()
-        self.watch.compare_tables()
 
     async def _sweep(self) -> None:
         while True:

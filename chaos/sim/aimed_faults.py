@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .cluster_faults import ClusterFaults
 
 STREAMS: Final = ("stream",)
+# Counted to its end: many that strike find one that is being played, or nobody to play with.
+PLAYED: Final = "played "
+SCENES: Final[set[str]] = set()
 # So long is each byte of a leader's on its way, so many times is it asked meanwhile, and it is written to in the middle.
 LATE_S: Final = (0.05, 0.08)
 ASKED, ASKED_EVERY_S, WRITTEN_AT = 12, 0.005, 3
@@ -29,6 +32,8 @@ def scene(
     play: Callable[[Scene], Awaitable[None]],
 ) -> Callable[["ClusterFaults"], Awaitable[None]]:
     """A fault that plays it, unless one is played already."""
+    name = play.__name__.replace("_", "-")
+    SCENES.add(name)
 
     async def fault(faults: "ClusterFaults") -> None:
         if faults.is_playing:
@@ -38,6 +43,7 @@ def scene(
             one = Scene(faults)
             await play(one)
             faults.world.trace.event("chaos", "played", scene=one.name)
+            faults.played[f"{PLAYED}{name}"] += 1
             await one.by.close()
         except (GivenUp, Trouble) as why:
             faults.world.trace.event("chaos", "given up", why=str(why))
@@ -77,6 +83,7 @@ async def unheard_write(one: Scene) -> None:
     finally:
         asking.cancel()
         await asyncio.wait([asking])
+        one.faults.world.ended(asking)
         _slow_down(one, old, back=True)
         one.join()
     await positions.end()
@@ -104,7 +111,9 @@ async def _until_shown(one: Scene, positions: Positions, old: BrokerId) -> None:
     waiting = {stored, *tasks}
     try:
         while waiting and not stored.done() and positions.found < newest:
-            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()  # a broken promise is no trouble
     finally:
         for task in [stored, *tasks]:
             task.cancel()

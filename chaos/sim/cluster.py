@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
-from fencepost.cluster.base.errors import LogDamaged, Trouble
+from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.ports import Env
 from fencepost.cluster.metadata.codec import CommandUnreadable
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable
@@ -35,9 +35,10 @@ from .cluster_admin import Admin, Mover
 from .cluster_builds import UPGRADE, builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
-from .cluster_nodes import ClusterNodes
+from .cluster_nodes import ClusterNodes, node_name
 from .cluster_progress import Progress, of_consumers, until_each_goes_on
 from .cluster_watch import ClusterBroken, ClusterWatch
+from .deaths import may_end_a_node
 from .deleting import SLEEPERS_NODES, Deleting
 from .expiring import EXPIRING, Expiring, scene_of
 from .followers import follower_odds
@@ -78,7 +79,7 @@ class ClusterRun:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = make_world(plan, lambda: self.nodes.rotten is not None)
+        self.world = make_world(plan, lambda: self.nodes)
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.watch = ClusterWatch(self.world)
@@ -107,7 +108,7 @@ class ClusterRun:
         if scene:
             kind = Expiring if scene == EXPIRING else Deleting
             self.deleting = kind(self.nodes, self.watch, (TOPIC, PARTITIONS), self._client_at)
-            self.deleting.struck = lambda: {each.name for each in self.struck}
+            self.deleting.struck = lambda: [each.name for each in self.struck]
             if has_sleepers:
                 self.deleting.add_sleepers(self._client_at, self.history)
         self.progress = Progress(self.world, self.faults, self.producers)
@@ -132,7 +133,12 @@ class ClusterRun:
         configs = None if self.deleting is None else self.deleting.configs
         await self._on(admin.client.env, create_topic(admin, TOPIC, PARTITIONS, configs))
         self._make_clients()
-        sweeping = asyncio.ensure_future(self._sweep())
+        async with self.world.beside(self._sweep()):
+            await self._until_still(admin)
+        await self._judge()
+
+    async def _until_still(self, admin: Admin) -> None:
+        """Load and faults, and what comes behind them, until nothing is under way."""
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
@@ -165,9 +171,6 @@ class ClusterRun:
                 fetcher.stopping = True
             if self.deleting is not None:
                 await self.deleting.settle(self._on, CONVERGE_S)
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
-        await self._judge()
 
     async def _sweep(self) -> None:
         while True:
@@ -268,7 +271,7 @@ class ClusterRun:
     @property
     def counts(self) -> dict[str, int]:
         gap_ms = max((each.longest_gap_s for each in self.producers), default=0.0) * 1000
-        found = {**self.watch.seen, "longest gap ms": int(gap_ms)}
+        found = {**self.watch.seen, **self.faults.played, "longest gap ms": int(gap_ms)}
         found["damaged answers"] = self.damaged_answers
         found["synced bytes seen again"] = self.watch.synced.compared
         if self.deleting is not None:
@@ -348,16 +351,17 @@ class ClusterRun:
         return "\n".join(lines)
 
 
-def make_world(plan: Plan, has_rotten: Callable[[], bool]) -> World:
-    """`has_rotten`: whether bits have flipped on some disk that was not replaced yet."""
+def make_world(plan: Plan, nodes: Callable[[], ClusterNodes]) -> World:
     is_upgrade = UPGRADE in plan.faults and "older-build" not in plan.faults
 
-    def may_end(why: BaseException) -> bool:
+    def may_end(name: str, why: BaseException) -> bool:
         if is_upgrade and isinstance(why, CommandUnreadable | SnapshotUnreadable):
             # Nobody goes back to an older build: what is written is what those can read who are on theirs still.
             unreadable = Anomaly("metadata-unreadable", "metadata", str(why))
             world.fail(ClusterBroken(str(unreadable)))
-        return may_end_a_node(why, rotten=has_rotten())
+        rotten, older = nodes().rotten, map(node_name, nodes().builds)
+        is_rotten = rotten is not None and name == node_name(rotten)
+        return may_end_a_node(world.disk(name), why, rotten=is_rotten, older=name in older)
 
     world = World(
         plan.seed,
@@ -366,14 +370,8 @@ def make_world(plan: Plan, has_rotten: Callable[[], bool]) -> World:
         trace_kept=plan.trace_kept,
     )
     world.disk_habits = drawn(world.stream)
+    world.blames_nodes = True
     return world
-
-
-def may_end_a_node(reason: BaseException, *, rotten: bool = False) -> bool:
-    """A disk that fails may; a damaged log where a bit has flipped; a broken invariant never."""
-    if isinstance(reason, LogDamaged):
-        return rotten
-    return isinstance(reason, OSError | Trouble)
 
 
 def noted_of(

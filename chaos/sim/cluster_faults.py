@@ -6,6 +6,7 @@ committed, a pause that outlasts every timeout. `cluster_fault_table.py` names t
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -65,6 +66,7 @@ class ClusterFaults:
         self.is_swept = False  # the one write of `each-write` was chosen
         self.is_playing = False  # one of `aimed_faults.py`
         self.scenes = 0  # of those, so many so far
+        self.played: Counter[str] = Counter()  # and to their ends
         self.seed = plan.seed
         self.protocol = plan.protocol  # of transactions, where the plan says it
         watch.on_moment = self._on_moment
@@ -87,15 +89,13 @@ class ClusterFaults:
             self.world, self._plan, usual, pause=lambda rng: rng.uniform(*PAUSE_S)
         )
         schedule.begin(seconds)
-        keeper = asyncio.ensure_future(self._keep_up())
-        while (strike := await schedule.next()) is not None:
-            if len(self._running) < (self._plan.at_once or AT_ONCE_MAX):
-                schedule.strikes(strike)
-                task = asyncio.ensure_future(self._inject(strike))
-                self._running.add(task)
-                task.add_done_callback(self._ended)
-        keeper.cancel()
-        await asyncio.wait([keeper])
+        async with self.world.beside(self._keep_up()):
+            while (strike := await schedule.next()) is not None:
+                if len(self._running) < (self._plan.at_once or AT_ONCE_MAX):
+                    schedule.strikes(strike)
+                    task = asyncio.ensure_future(self._inject(strike))
+                    self._running.add(task)
+                    task.add_done_callback(self._ended)
 
     async def _inject(self, strike: Strike) -> None:
         DICE.set(strike.rng)
@@ -110,8 +110,7 @@ class ClusterFaults:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.fail(error)
+        self.world.ended(task)
 
     async def end(self) -> None:
         """Whatever still runs is given up, and everything is healed."""

@@ -4,7 +4,6 @@ It listens to image changes, appends and high watermarks as they happen, and com
 it sees becomes observations for the pure checkers. `on_moment` tells the faults of rare moments: they strike there.
 """
 
-import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -32,12 +31,13 @@ from ..checkers.observations import (
     Told,
 )
 from ..checkers.prefixes import Prefixes
+from .bytes_agree import compare_bytes
 from .cluster_nodes import ClusterNodes, node_name
 from .image_watch import compare_images
 from .needed_in_sync import needed_in_sync
 from .node import SimEnv
-from .parsed_log import ParsedLog, batches_between
-from .producers_agree import compare_producers, known_of
+from .parsed_log import ParsedLog
+from .producers_agree import compare_producers, know_their_logs, known_of
 from .quorum_witness import Witness
 from .synced_watch import SyncedWatch
 from .table_watch import compare_tables
@@ -45,6 +45,7 @@ from .world import World
 
 # What may be done to a node just when it happens there.
 MOMENTS: Final = ("append", "commit", "leads", "leader changed", "isr shrunk", "isr grew")
+CLEANED: Final = ".cleaned"  # of a file that compaction writes
 # Of so many sweeps one compares the producers' state with a replay, too: that takes the longest.
 PRODUCERS_EVERY: Final = 8
 KEYS_KEPT: Final = 1024  # of partitions: a UUID takes longer to write than all else of a look
@@ -74,6 +75,9 @@ class ClusterWatch:
         self._led: dict[tuple[int, int, str], int] = {}
         self._isrs: dict[tuple[int, int, str], int] = {}
         self._logs: dict[tuple[int, TopicPartition], ParsedLog] = {}
+        self._cleaned: set[str] = (
+            set()
+        )  # partitions of which some replica has begun to be compacted
 
     # Hooks.
 
@@ -81,6 +85,7 @@ class ClusterWatch:
         life = env.incarnation.number
         self._lives[node_id] = life
         broker.machine.listeners.append(_Listener(self, node_id, life))
+        self.world.disk(env.name).on_create = self._created
         self._witness(broker)
         self.synced.hook(node_id, env.name, broker)
         manager: Any = broker.replicas
@@ -114,6 +119,11 @@ class ClusterWatch:
             return log
 
         manager.store.open = opened
+
+    def _created(self, path: str) -> None:
+        """From the first file of a round on its replicas differ by what each has cleaned: their tables are the same."""
+        if path.endswith(CLEANED):
+            self._cleaned.add(path.split("/")[-2])
 
     def _see_damage(self, node_id: int, name: TopicPartition, why: LogDamaged) -> None:
         """Whatever was killed and lost its power: only bits that flip may make a log that is no log."""
@@ -282,11 +292,11 @@ class ClusterWatch:
         log, life = partition.log, self._lives[node_id]
         if partition.is_leader:
             self._look(broker, life, partition)
-        if log.config.compact or log.failed is not None:
+        if str(name) in self._cleaned or log.failed is not None:
             return
         key = key_of(partition.topic_id, name.partition)
         parsed = self._parsed(node_id, name, log)
-        batches = parsed.up_to_now(self.world.disk(node_name(node_id)).files.find)
+        batches = parsed.up_to_now(self._find_on(node_id))
         newest = self.epochs.newest.get(key)
         eligible = set() if newest is None else {*newest.isr, *newest.elr} - {*newest.offline}
         # One that waits for the disk that it had, or for a person, is elected by nobody.
@@ -318,38 +328,29 @@ class ClusterWatch:
         many partitions were compared."""
         assert self.nodes is not None
         found: dict[str, list[tuple[BrokerId, Partition]]] = {}
+        cleaned: dict[str, list[tuple[BrokerId, Partition]]] = {}
         for node_id in self.nodes.up():
             for name, partition in self.nodes.brokers[node_id].replicas.partitions.items():
                 key = key_of(partition.topic_id, name.partition)
                 newest = self.epochs.newest.get(key)
-                if (
-                    not partition.log.config.compact
-                    and newest is not None
-                    and node_id in newest.isr
-                ):
-                    found.setdefault(key, []).append((node_id, partition))
+                if newest is not None and node_id in newest.isr:
+                    some = cleaned if str(name) in self._cleaned else found
+                    some.setdefault(key, []).append((node_id, partition))
+        for key, members in cleaned.items():
+            self.report(know_their_logs(key, members, self._find_on))
         for key, members in found.items():
             self.report(compare_producers(key, members))
-            logs = [(node_id, partition.log) for node_id, partition in members]
-            start = max(log.log_start_offset for _, log in logs)
-            end = min(log.log_end_offset for _, log in logs)
-            crcs = {node_id: self._crc(node_id, log, start, end) for node_id, log in logs}
-            if len(set(crcs.values())) > 1:
-                what = f"nodes have other bytes from {start} to {end}: {crcs}"
-                self.report([Anomaly("diverged", key, what)])
+            self.report(compare_bytes(key, members, self._find_on))
         return len(found)
 
-    def _crc(self, node_id: BrokerId, log: Log, start: int, end: int) -> int:
-        find, crc = self.world.disk(node_name(node_id)).files.find, 0
-        for content, at, header in batches_between(find, log, start, end):
-            crc = zlib.crc32(memoryview(content)[at : at + header.size], crc)
-        return crc
+    def _find_on(self, node_id: int) -> Callable[[str], Any]:
+        return self.world.disk(node_name(node_id)).files.find
 
     def compare_tables(self) -> int:
         """At the end, of compacted logs; how many were compared."""
         assert self.nodes is not None
         running = {id_: self.nodes.brokers[id_] for id_ in self.nodes.up()}
-        finds = {id_: self.world.disk(node_name(id_)).files.find for id_ in running}
+        finds = {id_: self._find_on(id_) for id_ in running}
         count, anomalies = compare_tables(running, finds)
         self.report(anomalies)
         return count

@@ -52,6 +52,9 @@ class Cut(Scene):
             one = Follower(client, self.book, self.places, told=told, rereads=rereads)
             self.followers.append(one)
 
+    def look(self) -> None:
+        self.deleting.look()
+
     async def judge(self, on: On) -> Told:
         nodes = self.clients.nodes
         await nodes.until("of deletions", self.deleting.not_everywhere, within_s=SETTLE_S)

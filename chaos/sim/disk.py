@@ -30,6 +30,9 @@ T = TypeVar("T")
 DATA_FOLDER: Final = "/data"
 
 
+def _nobody_looks(_path: str) -> None: ...
+
+
 class MachineDisk:
     """What survives the node: its files, its faults, and the count of its operations."""
 
@@ -55,8 +58,10 @@ class MachineDisk:
         self.files.sync_folder("/")
         self.faults = DiskFaults()
         self.locks: dict[str, Incarnation] = {}
+        self.failed: set[int] = set()  # with which errors it has
         self.operations = 0
         self.on_operation: Callable[[int], None] | None = None
+        self.on_create: Callable[[str], None] = _nobody_looks  # with the path of a file
 
     def fingerprint(self) -> str:
         """A checksum of all that is there: what a crash left is part of the trace."""
@@ -64,6 +69,12 @@ class MachineDisk:
         for path, node in self.files.files():
             crc = zlib.crc32(node.content, zlib.crc32(path.encode(), crc))
         return f"{crc:08x}"
+
+    def fails_with(self, error: OSError) -> OSError:
+        """Told to the node. What ends that for an error which no disk of its made is a fault of its own."""
+        assert error.errno is not None, "the errors of a disk have numbers"
+        self.failed.add(error.errno)
+        return error
 
     def is_folder(self, path: str) -> bool:
         return isinstance(self.files.find(path), Folder)
@@ -101,7 +112,7 @@ class SimDisk:
                 machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
             )
             self.count(kind)
-            raise error
+            raise machine.fails_with(error)
         if kind in CHANGES:
             machine.trace.event(machine.name, f"disk.{kind}", path=path, **fields)
 
@@ -139,6 +150,7 @@ class SimDisk:
         if found is None and create:
             self._files.parent(path)
             self.attempt("create", path)
+            self.machine.on_create(path)
             node = self._files.create(path)
             self.count("create")
         else:

@@ -19,6 +19,7 @@ from fencepost.node.broker import Broker
 from fencepost.node.config import NodeConfig
 
 from ..workloads.wire_stream import IdempotentProducer, Stream, check, read_all
+from .deaths import may_end_a_node
 from .habits import drawn
 from .node import SimEnv
 from .plan import Plan
@@ -96,9 +97,9 @@ class OneNode:
         with self.world:
             self.world.run(self._scenario())
 
-    def _may_end_it(self, reason: BaseException) -> bool:
+    def _may_end_it(self, name: str, reason: BaseException) -> bool:
         """A disk that fails may, while it does."""
-        return self.is_failing and isinstance(reason, OSError | Trouble)
+        return self.is_failing and may_end_a_node(self.world.disk(name), reason)
 
     def _start_node(self) -> None:
         self.world.start(self.world.restart(NODE), _serve)

@@ -5,7 +5,7 @@ PREVENTS   a replica that copied what was left, knows nobody whose batches were 
 PROVED BY  tests/sim/test_producers_agree.py::test_a_replica_that_knows_less_than_its_leader_is_an_anomaly
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,8 @@ from fencepost.cluster.base.ids import BrokerId
 from fencepost.replication.partition import Partition
 
 from ..checkers.history import Anomaly
-from ..checkers.producer_state import Known, differing
+from ..checkers.producer_state import Known, differing, lacking
+from .parsed_log import ParsedLog
 
 
 def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -> list[Anomaly]:
@@ -34,6 +35,19 @@ def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -
                 f" {ours.get(producer)}, node {other} has {theirs.get(producer)}"
             )
             found.append(Anomaly("producer-state", key, what))
+    return found
+
+
+def know_their_logs(
+    key: str, members: Iterable[tuple[BrokerId, Partition]], find: Callable[[BrokerId], Any]
+) -> list[Anomaly]:
+    """Of logs that are being compacted, each by itself: all that is left in one its node knows."""
+    found = []
+    for node_id, partition in members:
+        parsed = ParsedLog(partition.log)
+        parsed.up_to_now(find(node_id))
+        states = {each.producer_id: known_of(each) for each in partition.log.producers.states()}
+        found += lacking(node_id, key, parsed.producers(), states)
     return found
 
 

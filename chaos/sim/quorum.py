@@ -12,7 +12,7 @@ import asyncio
 import random
 from typing import Any, Final
 
-from fencepost.cluster.base.errors import LogDamaged, Outcome, Trouble
+from fencepost.cluster.base.errors import Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.metadata.codec import encode
 from fencepost.cluster.metadata.image import ConfigType
@@ -21,6 +21,7 @@ from fencepost.cluster.metadata.records import ConfigsChanged
 from fencepost.cluster.quorum.journal import JournalLost
 from fencepost.cluster.quorum.raft_shell import Quorum
 
+from .deaths import may_end_a_node
 from .habits import drawn
 from .limits import small_limits
 from .node import SimEnv
@@ -59,10 +60,11 @@ class QuorumRun:
         self.refused: set[str] = set()
         self.stopping = False
 
-    def _may_end_a_node(self, reason: BaseException) -> bool:
+    def _may_end_a_node(self, name: str, reason: BaseException) -> bool:
         """A disk that fails, or has lost what was written; nothing else may."""
-        is_rot = isinstance(reason, LogDamaged) and self.faults.rots
-        return isinstance(reason, JournalLost | OSError) or is_rot
+        rotten = self.faults.rots_on(name)
+        is_lost = isinstance(reason, JournalLost)
+        return is_lost or may_end_a_node(self.world.disk(name), reason, rotten=rotten)
 
     @property
     def struck(self) -> list[Struck]:

@@ -234,6 +234,9 @@ class QuorumFaults:
             await asyncio.sleep(0.05)
         self.rots = not run.is_whole()
 
+    def rots_on(self, name: str) -> bool:
+        return self.rots and self._rotten is not None and name == host_of(self._rotten)
+
     def look_after_rot(self) -> None:
         """A person waits with a rotten disk until the other that was replaced is well, until the end if need be."""
         if self.rots and self._rotten is not None and not self._run.is_up(self._rotten):

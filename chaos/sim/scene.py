@@ -43,6 +43,9 @@ class Scene(ABC):
         """What is made small for it, while it runs."""
         return contextlib.nullcontext()
 
+    def look(self) -> None:  # noqa: B027 - most scenes have nothing of the kind
+        """At what it alone knows of, with every sweep."""
+
     def wanted_stable(self) -> list[Partition]:
         """Where nothing may be left open in the end."""
         return self.places

@@ -56,7 +56,8 @@ class SimFile:
                 self._disk.machine.name, "disk.full", path=self.path, size=len(data)
             )
             self._half_written(position, data)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            raise self._disk.machine.fails_with(full)
         try:
             self._disk.attempt(kind, self.path, at=position, size=len(data), crc=zlib.crc32(data))
         except OSError:
@@ -78,7 +79,7 @@ class SimFile:
             machine.trace.event(machine.name, "disk.half", path=self.path, size=some)
             machine.files.used += some
             self.close()
-            raise error
+            raise machine.fails_with(error)
         self._node.change(Write(old_size, None))
 
     def read(self, position: int, length: int) -> bytes:

@@ -1,7 +1,7 @@
 """The clients of a run of the transactions campaign, made from its dice."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..checkers.history import Anomaly
@@ -86,7 +86,7 @@ class TransactionClients:
         self.feeders: list[Feeder] = []
         self.workers: list[Worker] = []
         self.added: AddedClients | None = None
-        self.struck: Callable[[], set[str]] = set  # faults, by name
+        self.struck: Callable[[], Sequence[str]] = tuple  # faults, by name
         self.timed = Timed(self._early)
         self.dressed = dressed_of(plan, world.stream, watch.report)
         self.follower_odds = follower_odds(plan, world.stream)

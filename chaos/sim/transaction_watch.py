@@ -121,7 +121,7 @@ class TransactionWatch(ClusterWatch):
     def _look_for_markers(self, node_id: int, partition: Partition) -> None:
         name: TopicPartition = partition.topic_partition
         log = partition.log
-        if log.log_start_offset or name.topic == STATE_TOPIC:
+        if name.topic == STATE_TOPIC:
             return
         key = f"{partition.topic_id}-{name.partition}"
         if partition.machine.leader_epoch < self._epoch.get(key, -1):
@@ -134,6 +134,8 @@ class TransactionWatch(ClusterWatch):
             start, news = 0, partition.machine.epoch_start_offset
         self._marked[key] = log.log_end_offset
         running = self._open[key]
+        # What was deleted may have opened what a marker ends: of that one it is asked only whether it was decided.
+        start = max(start, log.log_start_offset)
         for content, at, header in self._batches_between(
             node_id, partition, start, log.log_end_offset
         ):

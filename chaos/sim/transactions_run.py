@@ -84,7 +84,7 @@ class TransactionsRun:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.world = make_world(plan, lambda: self.nodes.rotten is not None)
+        self.world = make_world(plan, lambda: self.nodes)
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
         self.workloads = list(plan.workloads)
@@ -121,7 +121,7 @@ class TransactionsRun:
             # The new one would have to wait for the level that allows it.
             protocol="old" if self._upgrades else plan.protocol,
         )
-        self.all.struck = lambda: {each.name for each in self.struck}
+        self.all.struck = lambda: [each.name for each in self.struck]
         self.scenes = scenes_of(self.workloads, self.all)
         self.faults.book = self.all.book
         self.verdict: Verdict | None = None
@@ -187,7 +187,11 @@ class TransactionsRun:
         self.all.make(self.workloads)
         for scene in self.scenes:
             scene.make()
-        sweeping = asyncio.ensure_future(self._sweep())
+        async with self.world.beside(self._sweep()):
+            await self._until_still(admin)
+        await self._judge()
+
+    async def _until_still(self, admin: Admin) -> None:
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
@@ -200,14 +204,13 @@ class TransactionsRun:
             async with admin.a_person_helps(self.watch.given_up):
                 await self._converge(running)
             await asyncio.wait([churning])
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
-        await self._judge()
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.watch.sweep()
+            for scene in self.scenes:
+                scene.look()
 
     async def _converge(self, running: "list[asyncio.Task[Any]]") -> None:
         """Nothing is broken any more: every client must end, all inputs be worked off, no transaction stay open."""
@@ -355,4 +358,5 @@ class TransactionsRun:
             damaged["looks compared"] = self.all.dressed.compared
         if self.all.follower_odds:
             damaged["followers read"] = sum(each.client.followers_read for each in self.clients)
-        return {**(self.verdict.counts if self.verdict else {}), **self.watch.seen, **damaged}
+        judged = self.verdict.counts if self.verdict else {}
+        return {**judged, **self.watch.seen, **self.faults.played, **damaged}

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from fencepost.node.broker import Broker
+from fencepost.replication.partition import Partition
 
 from ..checkers import settings
 from ..checkers.history import FINAL, Anomaly
 from ..checkers.settings import Name
-from ..workloads.tuner import Shown, Tuner
+from ..workloads.tuner import ALL_BROKERS, BROKER, TOPIC, Shown, Tuner, resource_name
 from .cluster_nodes import CLIENT_PORT, node_name
 from .scene import On, Scene, Told
 from .transaction_clients import TransactionClients
@@ -26,6 +27,7 @@ IN_FORCE: Final = {
     "segment.ms": "segment_ms",
     "delete.retention.ms": "delete_retention_ms",
 }
+INDEX_BYTES: Final = "log.index.size.max.bytes"
 
 
 class Tuned(Scene):
@@ -74,15 +76,21 @@ def _not_as_shown(
 
 def _in_force(broker: Broker) -> dict[str, dict[Name, str | None]]:
     """What each log of a node works by."""
-    found: dict[str, dict[Name, str | None]] = {}
-    for name, partition in broker.replicas.partitions.items():
-        if name.topic in (*IN_USE, IDLE):
-            config = partition.log.config
-            values = {
-                (f"topic {name.topic}", setting): str(getattr(config, field))
-                for setting, field in IN_FORCE.items()
-            }
-            least = (f"topic {name.topic}", "min.insync.replicas")
-            values[least] = str(partition.machine.min_insync_replicas)
-            found[f"{node_name(broker.config.node_id)}'s log {name}"] = {**values}
+    return {
+        f"{node_name(broker.config.node_id)}'s log {name}": _works_by(name.topic, partition)
+        for name, partition in broker.replicas.partitions.items()
+        if name.topic in (*IN_USE, IDLE)
+    }
+
+
+def _works_by(topic: str, partition: Partition) -> dict[Name, str | None]:
+    """Of its topic; and of all brokers what no topic has of its own."""
+    config = partition.log.config
+    values = {setting: str(getattr(config, field)) for setting, field in IN_FORCE.items()}
+    values["min.insync.replicas"] = str(partition.machine.min_insync_replicas)
+    values["compression.type"] = partition.config.compression_type
+    values["cleanup.policy"] = ",".join(partition.config.cleanup_policy)
+    of_topic = resource_name(TOPIC, topic)
+    found: dict[Name, str | None] = {(of_topic, name): value for name, value in values.items()}
+    found[resource_name(BROKER, ALL_BROKERS), INDEX_BYTES] = str(config.segment_index_bytes)
     return found

@@ -11,11 +11,13 @@ PROVED BY  tests/sim/test_determinism.py::test_one_more_draw_on_one_disk_leaves_
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from contextvars import Context
+from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.log import reason_of
@@ -28,6 +30,9 @@ from .node import Machine, SimEnv
 from .trace import Trace
 
 T = TypeVar("T")
+
+# Events of a log that can't be used any more, or not be looked after.
+FAILED: Final = ("log_failed", "retention_failed", "compaction_failed")
 
 
 class NodeDied(AssertionError):
@@ -46,7 +51,7 @@ class World:
         seed: int | str,
         *,
         time_limit_s: float = 86_400.0,
-        deaths_allowed: bool | Callable[[BaseException], bool] = False,
+        deaths_allowed: bool | Callable[[str, BaseException], bool] = False,
         trace_kept: int = 20_000,
     ) -> None:
         self.seed = seed
@@ -58,6 +63,7 @@ class World:
         self.disk_habits: Callable[[str], DiskHabits] = lambda _name: PLAIN
         self.deaths_allowed = deaths_allowed
         self.deaths: list[tuple[str, BaseException]] = []
+        self.blames_nodes = False  # for a log that fails though no disk of its machine ever did
         # Told of a machine whose node goes down, while all is as the node left it.
         self.on_down: list[Callable[[str], None]] = []
         # And of one that has been given an empty disk.
@@ -152,7 +158,7 @@ class World:
         rng = self.stream(f"node/{machine.name}/{machine.starts}")
         self.trace.event(machine.name, "world.start", number=machine.starts, boot=machine.boots)
         env = SimEnv(machine, incarnation, self.loop, self.net, self.trace, rng, self._died)
-        env.log.on_event = self._on_event
+        env.log.on_event = partial(self._on_event, machine)
         return env
 
     def kill(self, name: str) -> None:
@@ -251,6 +257,24 @@ class World:
 
         disk.on_operation = maybe_strike
 
+    @asynccontextmanager
+    async def beside(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Meanwhile, as the test: whatever it raises ends the run."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self.ended)
+        try:
+            yield
+        except BaseException:  # noqa: BLE001 - the run has ended, or will: it is raised again
+            task.cancel()
+            raise
+        task.cancel()
+        await asyncio.wait([task])
+
+    def ended(self, task: "asyncio.Task[None]") -> None:
+        """Of a task of the test that nobody waits for."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
     async def wait_down(self, name: str) -> None:
         """Until the node that now runs on this machine does no more."""
         machine = self._machines[name]
@@ -303,19 +327,24 @@ class World:
         self.trace.event(name, "world.died", reason=repr(reason))
         self.deaths.append((name, reason))
         self.kill(name)
-        allowed = self.deaths_allowed
-        if not (allowed(reason) if callable(allowed) else allowed):
+        if not self._may_die(name, reason):
             self.fail(NodeDied(f"{name} died: {reason_of(reason)}"), reason)
 
-    def _on_event(self, event: str, fields: dict[str, object]) -> None:
+    def _may_die(self, name: str, reason: BaseException) -> bool:
+        allowed = self.deaths_allowed
+        return allowed(name, reason) if callable(allowed) else allowed
+
+    def _on_event(self, machine: Machine, event: str, fields: dict[str, object]) -> None:
         """A node lives on with a fault that it met in a round of one log; a run does not."""
         if event == "round_given_up":
             fault = AssertionError(
                 f"{fields['round']} of {fields['partition']}: {fields['traceback']}"
             )
-            allowed = self.deaths_allowed
-            if not (allowed(fault) if callable(allowed) else allowed):
+            if not self._may_die(machine.name, fault):
                 self.fail(fault)
+        elif event in FAILED and self.blames_nodes and not machine.disk.failed:
+            what = f"{machine.name}: {event} of {fields['partition']}: {fields['cause']}"
+            self.fail(AssertionError(f"{what}; and its disk has never failed"))
 
     def fail(self, failure: BaseException, cause: BaseException | None = None) -> None:
         """End the run with this failure, whoever's code is running."""

@@ -22,7 +22,7 @@ from fencepost.cluster.metadata.records import PartitionsCreated
 def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
     """Nodes may end, if it is of what they can't read."""
     with World(
-        3, time_limit_s=600, deaths_allowed=lambda why: isinstance(why, CommandUnreadable)
+        3, time_limit_s=600, deaths_allowed=lambda _, why: isinstance(why, CommandUnreadable)
     ) as world:
         scene = Scene(world)
         with builds_of(scene.nodes):

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 from cluster_scene import TOPIC, Scene
-from fencepost.chaos.sim.cluster import may_end_a_node
 from fencepost.chaos.sim.cluster_disks import empty_disk
 from fencepost.chaos.sim.cluster_nodes import node_name
 from fencepost.chaos.sim.cluster_stopped_rot import flip
+from fencepost.chaos.sim.deaths import may_end_a_node
 from fencepost.chaos.sim.world import World
 from fencepost.chaos.workloads.cluster_stream import StreamProducer, StreamReader
 from fencepost.cluster.base.errors import LogDamaged
@@ -26,9 +26,10 @@ def play_with_rot(scenario, *, count: int = 3, config: Sequence[str] = ()) -> No
         await scenario(scene)
         await scene.finish()
 
-    with World(
-        5, time_limit_s=600, deaths_allowed=lambda why: may_end_a_node(why, rotten=True)
-    ) as world:
+    def may_end(name: str, why: BaseException) -> bool:
+        return may_end_a_node(world.disk(name), why, rotten=True)
+
+    with World(5, time_limit_s=600, deaths_allowed=may_end) as world:
         world.run(all_of_it(Scene(world, count, config=config)))
 
 

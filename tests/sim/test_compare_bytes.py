@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
+from fencepost.chaos.sim import bytes_agree
 from fencepost.chaos.sim.cluster_watch import ClusterWatch
 from fencepost.cluster.base.ids import TopicPartition
 
@@ -14,13 +15,11 @@ NAME = TopicPartition("t", 0)
 def compared(monkeypatch, logs: dict[int, str], isr: tuple[int, ...]) -> list[str]:
     """The rules that are broken; a log's letters are its batches."""
 
-    def crc(_watch: ClusterWatch, node_id: int, _log: object, start: int, end: int) -> int:
+    def crc(node_id: int, _log: object, start: int, end: int) -> int:
         return hash(logs[node_id][start:end])
 
     def replica(letters: str) -> SimpleNamespace:
-        log = SimpleNamespace(
-            config=SimpleNamespace(compact=False), log_start_offset=0, log_end_offset=len(letters)
-        )
+        log = SimpleNamespace(log_start_offset=0, log_end_offset=len(letters))
         partitions = {NAME: SimpleNamespace(topic_id=TOPIC, log=log)}
         return SimpleNamespace(replicas=SimpleNamespace(partitions=partitions))
 
@@ -29,8 +28,9 @@ def compared(monkeypatch, logs: dict[int, str], isr: tuple[int, ...]) -> list[st
     brokers = {node: replica(letters) for node, letters in logs.items()}
     watch.nodes = SimpleNamespace(up=lambda: [*logs], brokers=brokers)
     newest = SimpleNamespace(isr=isr, elr=(), offline=())
-    watch.epochs = SimpleNamespace(newest={f"{TOPIC}-0": newest})
-    monkeypatch.setattr(ClusterWatch, "_crc", crc)
+    watch.epochs, watch._cleaned = SimpleNamespace(newest={f"{TOPIC}-0": newest}), set()
+    monkeypatch.setattr(ClusterWatch, "_find_on", lambda _watch, node_id: node_id)
+    monkeypatch.setattr(bytes_agree, "_crc", crc)
     monkeypatch.setattr(
         ClusterWatch, "report", lambda _watch, told: found.extend(each.rule for each in told)
     )
