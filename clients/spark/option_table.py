@@ -45,7 +45,10 @@ OPTIONS: Final = (
     Option("includeHeaders", READ, "false", "adds the column `headers`"),
     Option("maxOffsetsPerTrigger", (STREAM,), "", "at most so many offsets in a micro-batch"),
     Option(
-        "minOffsetsPerTrigger", (STREAM,), "", "wait until there are so many, at most the above"
+        "minOffsetsPerTrigger",
+        (STREAM,),
+        "",
+        "wait until there are so many, at most the above; `Trigger.Once` and a run's first look take what is there",
     ),
     Option(
         "maxTriggerDelay",

@@ -9,6 +9,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -71,13 +72,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.start()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        most = self._options.offsets_max
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """Another one than `Trigger.Once` has, which is told to read all: a run of one batch can't wait."""
+        most, least = self._options.offsets_max, self._options.offsets_min
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self._plan.next_end(
-            start, limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        )
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._plan.next_end(start, most, waits=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         return self._plan.newest()

@@ -11,6 +11,7 @@ it needs that, and no end tells of partitions that are new. So these starts are 
  3. The next driver asks, and is told 150. What lies between was to be read, and must not be left out in silence.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -122,7 +123,8 @@ class StreamPlan:
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._newest: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None  # the last end, whose topics were looked at
-        self._waiting_since: float | None = None
+        # A run does not know how long the one before it has waited: its first look takes what is there.
+        self._waiting_since: float | None = -math.inf
         self._reported: set[str] = set()
         self._gone: set[Place] = set()  # at the last look, and told
         self._unresolved: Exception | None = None
@@ -158,7 +160,9 @@ class StreamPlan:
         self._target = self._cluster.ends(self._cluster.places(of_all=True))
 
     @_listed_again
-    def next_end(self, start: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    def next_end(
+        self, start: Mapping[str, Any], most: int | None, *, waits: bool = True
+    ) -> dict[str, Any]:
         """Where the next micro-batch ends: at most about `most` offsets away; `start` when there is to be none."""
         is_now = self._target is not None
         if offsets.is_unresolved(start):
@@ -182,7 +186,7 @@ class StreamPlan:
         # What is new is read from its beginning, as Spark's Kafka connector does.
         from_ = {**{place: begun[place] for place in known}, **self._first_of(added)}
         # Where something went backwards nobody waits: it might outgrow its old offset meanwhile.
-        may_wait = not is_now and not is_behind
+        may_wait = waits and not is_now and not is_behind
         if may_wait and self._is_too_little(offsets.distance(from_, newest)):
             return dict(start)
         ids = offsets.topic_ids_of(start, self._cluster.cluster_id)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,6 +87,47 @@ def test_columns_of_one_s_own_are_refused(spark: Any, node: Served, topic: str) 
         reader.schema("key binary").option("includeHeaders", True).load().collect()
 
 
+def test_too_little_waits_in_a_query_that_runs_and_in_none_with_one_batch(
+    spark: Any, node: Served, topic: str, tmp_path: Any
+) -> None:
+    """Three runs with `Trigger.Once` read nothing: Spark hands them the limit that says all, which was the default, too."""
+    reader = spark.readStream.format("fencepost").options(**node.reading, subscribe=topic)
+    rows = reader.options(startingOffsets="earliest", minOffsetsPerTrigger=100).load()
+    sizes: list[int] = []
+
+    def keep(batch: Any, _: int) -> None:
+        sizes.append(batch.count())
+
+    def begin(**trigger: Any) -> Any:
+        writer = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+        return writer.trigger(**trigger).start()
+
+    for count in (25, 3):
+        node.write(topic, ["v"] * count)
+        begin(once=True).awaitTermination()
+    assert sizes == [25, 3]
+    node.write(topic, ["v"] * 7)
+    query = begin(processingTime="100 milliseconds")
+    try:
+        wait_for(lambda: len(sizes) == 3, query, sizes)
+        node.write(topic, ["v"] * 40)
+        query.processAllAvailable()  # it has looked
+        assert sizes == [25, 3, 7]
+        node.write(topic, ["v"] * 60)
+        wait_for(lambda: len(sizes) == 4, query, sizes)
+    finally:
+        query.stop()
+    assert sizes == [25, 3, 7, 100]
+
+
+def wait_for(holds: Callable[[], bool], query: Any, seen: object) -> None:
+    deadline = time.monotonic() + SEEN_S
+    while not holds():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.05)
+
+
 def test_a_query_that_runs_finds_a_partition_that_its_topic_was_given(
     spark: Any, node: Served, topic: str, tmp_path: Any
 ) -> None:
@@ -95,11 +137,7 @@ def test_a_query_that_runs_finds_a_partition_that_its_topic_was_given(
         seen.extend((row.partition, row.value.decode()) for row in rows.collect())
 
     def until_seen(wanted: list[tuple[int, str]]) -> None:
-        deadline = time.monotonic() + SEEN_S
-        while sorted(seen) != wanted:
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.05)
+        wait_for(lambda: sorted(seen) == wanted, query, seen)
 
     reader = spark.readStream.format("fencepost").options(**node.reading, subscribe=topic)
     rows = reader.options(startingOffsets="earliest", maxRecordsPerPartition=2).load()

@@ -9,7 +9,7 @@ from fencepost.clients.spark.offsets import NotOurs, Offsets, Place, Range
 from fencepost.clients.spark.option_table import BATCH, STREAM
 from fencepost.clients.spark.options import Bound, ReadOptions, read_options
 from fencepost.clients.spark.reading import StreamPlan, batch_ranges
-from told_cluster import Told, plan
+from told_cluster import Told, plan, plan_that_waits
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 LOOKS = 100  # Spark's in a second, of a query that has nothing to do
@@ -72,7 +72,7 @@ def test_what_is_gone_for_good_is_told_once_and_not_at_each_look(caplog: Any) ->
 
 def test_where_a_new_partition_begins_is_told_once_while_there_is_too_little(caplog: Any) -> None:
     cluster = Told({B: 3}, {A: 10, B: 5})
-    stream = plan(cluster, failondataloss="false", minoffsetspertrigger="50")
+    stream = plan_that_waits(cluster, failondataloss="false", minoffsetspertrigger="50")
     start = {"@cluster": "me", "t": {"0": 10}}
     for _ in range(LOOKS):
         assert stream.next_end(start, None) == start

@@ -28,7 +28,7 @@ from fencepost.clients.spark.reading import (
 from fencepost.cluster.base import ids
 from hypothesis import given
 from hypothesis import strategies as st
-from told_cluster import Told, available_now, plan
+from told_cluster import Told, available_now, plan, plan_that_waits
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
@@ -262,7 +262,7 @@ def test_a_topic_that_went_backwards_is_read_on_from_where_it_ended_when_that_wa
     """It would be unread until it has outgrown the old one, and be read from the middle then."""
     cluster = Told({A: 3}, {A: 10, B: 7})
     start = {"@cluster": "me", "t": {"0": 1000, "1": 5}}
-    stream = plan(cluster, failondataloss="false", minoffsetspertrigger="50")
+    stream = plan_that_waits(cluster, failondataloss="false", minoffsetspertrigger="50")
     end = stream.next_end(start, 1)
     assert end == {"@cluster": "me", "t": {"0": 10, "1": 6}}
     assert stream.ranges(start, end) == [Range("t", 1, 5, 6)]
@@ -301,7 +301,7 @@ def test_available_now_may_begin_behind_its_target_at_latest() -> None:
 
 def test_too_little_waits_and_not_for_ever() -> None:
     at_s = [0.0]
-    stream = plan(
+    stream = plan_that_waits(
         Told({}, {A: 10}), lambda: at_s[0], minoffsetspertrigger="50", maxtriggerdelay="30s"
     )
     start = {"@cluster": "me", "t": {"0": 0}}
@@ -310,6 +310,39 @@ def test_too_little_waits_and_not_for_ever() -> None:
     assert stream.next_end(start, None) == start
     at_s[0] = 30.0
     assert stream.next_end(start, None)["t"] == {"0": 10}
+
+
+def test_a_run_s_first_look_takes_what_is_there_though_it_is_too_little() -> None:
+    """Runs that end sooner than `maxTriggerDelay` would read nothing, however many they are. So does Spark's Kafka connector,
+    whose last trigger was at 0 (4.2.0)."""
+    cluster = Told({}, {A: 10})
+    stream = plan(cluster, minoffsetspertrigger="50")
+    first = stream.next_end({"@cluster": "me", "t": {"0": 0}}, None)
+    assert first["t"] == {"0": 10}
+    cluster.last = {A: 20}
+    assert stream.next_end(first, None) == first
+
+
+def test_whoever_asks_for_all_waits_for_no_more() -> None:
+    """`Trigger.Once` has one batch."""
+    stream = plan_that_waits(Told({}, {A: 10}), minoffsetspertrigger="50")
+    start = {"@cluster": "me", "t": {"0": 0}}
+    assert stream.next_end(start, None, waits=False)["t"] == {"0": 10}
+
+
+@pytest.mark.needs("python:pyspark")
+@pytest.mark.parametrize("most", [{}, {"maxoffsetspertrigger": "60"}])
+def test_a_least_is_a_limit_of_its_own_and_not_that_of_once(most: dict[str, str]) -> None:
+    """Spark hands a run with `Trigger.Once` the one that says all; were the default the same, nobody could tell them apart."""
+    from fencepost.clients.spark.readers import StreamReader
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    said = {"bootstrap.servers": "here", "subscribe": "t", "minoffsetspertrigger": "50", **most}
+    reader = StreamReader(read_options(said, STREAM))
+    reader._made = plan_that_waits(Told({}, {A: 10}), minoffsetspertrigger="50")
+    start = {"@cluster": "me", "t": {"0": 0}}
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 10}
 
 
 def test_a_checkpoint_of_another_cluster_is_refused_with_its_name() -> None:

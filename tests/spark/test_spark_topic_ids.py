@@ -10,7 +10,7 @@ from fencepost.clients.spark.option_table import STREAM
 from fencepost.clients.spark.options import read_options
 from fencepost.clients.spark.reading import StreamPlan
 from spark_topics import Served
-from told_cluster import Told, available_now, plan
+from told_cluster import Told, available_now, plan, plan_that_waits
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 START = {"@cluster": "me", "@topics": {"t": "old"}, "t": {"0": 5}}
@@ -48,7 +48,8 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_that_was_asked_for(capl
 
 
 def test_a_shorter_topic_made_anew_is_read_from_its_beginning_too() -> None:
-    stream = plan(Told({}, {A: 4}, t="new"), failondataloss="false", minoffsetspertrigger="50")
+    lax = {"failondataloss": "false", "minoffsetspertrigger": "50"}
+    stream = plan_that_waits(Told({}, {A: 4}, t="new"), **lax)
     end = stream.next_end(START, 3)
     assert stream.ranges(START, end) == [Range("t", 0, 0, 3)]
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fencepost.clients.spark.cluster import WrongTopic
-from fencepost.clients.spark.offsets import Offsets, Place
+from fencepost.clients.spark.offsets import Offsets, Place, to_json
 from fencepost.clients.spark.option_table import STREAM
 from fencepost.clients.spark.options import Bound, read_options
 from fencepost.clients.spark.reading import StreamPlan
@@ -52,6 +52,14 @@ class Told:
 def plan(cluster: Told, now: Any = lambda: 0.0, **said: str) -> StreamPlan:
     given = {"bootstrap.servers": "here", "subscribe": "t", "startingoffsets": "earliest", **said}
     return StreamPlan(cluster, read_options(given, STREAM), now)
+
+
+def plan_that_waits(cluster: Told, now: Any = lambda: 0.0, **said: str) -> StreamPlan:
+    """Its first look, which takes what is there, has been, and there was nothing."""
+    stream = plan(cluster, now, **said)
+    end = to_json(cluster.last, cluster.cluster_id)
+    assert stream.next_end(end, None) == end
+    return stream
 
 
 def available_now(cluster: Told, **said: str) -> StreamPlan:
