@@ -26,10 +26,14 @@ from .c_library import CONFIG_OK, CONSUMER, PRODUCER, SAID_BYTES
 BOOTSTRAP: Final = "bootstrap.servers"
 # As long as brokers allow (transaction.max.timeout.ms): a task's transaction is open until the last task has written.
 TRANSACTION_TIMEOUT_MS: Final = "900000"
+# What a task holds outside of the JVM's heap until it is acknowledged: librdkafka's own is 1 GiB, and an executor has one for each core.
+QUEUE: Final = "queue.buffering.max.kbytes"
+ROW_BYTES: Final = "message.max.bytes"
 SINKS: Final[Mapping[str, str]] = {
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     "linger.ms": "20",
     "batch.size": "1000000",
+    QUEUE: "65536",
     "compression.type": "lz4",
     "partitioner": "murmur2_random",  # where Java's clients put the same key
 }
@@ -74,11 +78,15 @@ JAVAS: Final[Mapping[str, str]] = {
 
 def sinks_own(client: Mapping[str, str]) -> dict[str, str]:
     """Of a sink's producers, but for what the user has said, under either name."""
-    return {
+    own = {
         name: SINKS[name]
         for name in SINKS
         if name not in client and OTHER_NAMES.get(name) not in client
     }
+    if QUEUE in own:  # a row that is larger than it would wait for room for ever
+        row_kbytes = -(-int(client.get(ROW_BYTES, "0"), 0) // 1024)
+        own[QUEUE] = str(max(int(own[QUEUE]), row_kbytes))
+    return own
 
 
 def of_sink(transactional_id: str, client: Mapping[str, str]) -> dict[str, Any]:

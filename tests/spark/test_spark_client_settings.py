@@ -110,6 +110,7 @@ def test_what_librdkafka_takes_passes() -> None:
         ("compression.codec", "compression.codec", "zstd"),
         ("queue.buffering.max.ms", "linger.ms", "7"),
         ("queue.buffering.max.ms", "queue.buffering.max.ms", "7"),
+        ("queue.buffering.max.kbytes", "queue.buffering.max.kbytes", "2097152"),
     ],
 )
 def test_what_the_user_says_counts_under_either_of_librdkafka_s_names(
@@ -123,6 +124,18 @@ def test_what_the_user_says_counts_under_either_of_librdkafka_s_names(
     fencing.fence("127.0.0.1:1", said, "night", ["job.p0.a0"])
     for told in (of_sink("tried", said), *fences):
         assert what_librdkafka_makes_of(told)[ours] == value
+
+
+@pytest.mark.parametrize(
+    ("said", "kbytes"),
+    [({}, "65536"), ({"message.max.bytes": "100000001"}, "97657")],
+)
+def test_a_task_holds_no_more_than_a_row_needs_or_64_mib(said, kbytes) -> None:
+    """It was 1 GiB for each core of an executor, which has no room for that beside its heap. A row that the queue has no room for
+    is offered for ever."""
+    client = write_options({**WRITES, **{f"kafka.{n}": said[n] for n in said}}, BATCH_SINK).client
+    told = what_librdkafka_makes_of(of_sink("tried", client))
+    assert told["queue.buffering.max.kbytes"] == kbytes
 
 
 def what_librdkafka_makes_of(settings: Mapping[str, Any]) -> dict[str, str]:
