@@ -62,7 +62,7 @@ OPTIONS: Final = (
     ),
     Option("transactions", WRITE, "group", "`group`, or `task` where the brokers have no groups"),
     Option("adminUrl", WRITE, "", "http://HOST:PORT,… of the admin doors; groups need it"),
-    Option("adminToken", WRITE, "", "what those doors ask for, if anything"),
+    Option("adminToken", WRITE, "", "what those doors ask for, if anything; empty is nothing"),
     Option("transactionGroup", WRITE, "see Promises", "the query's name for the brokers"),
     Option("transactionNumber", (BATCH_SINK,), "", "what makes a batch write the same one again"),
     Option("decisionTopic", WRITE, "fencepost-spark-decisions", "for `transactions=task`"),
@@ -74,6 +74,8 @@ OPTIONS: Final = (
     ),
 )
 BY_LOWER: Final[Mapping[str, Option]] = {each.name.lower(): each for each in OPTIONS}
+# Where no door asks for one, its variable is empty; a door that does ask says so.
+MAY_BE_EMPTY: Final = ("adminToken",)
 # Spark's own, which it hands on to every sink or source.
 SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
 PATH: Final = "path"  # what load(), save() and start() are given

@@ -2,7 +2,10 @@
 
 INVARIANT  an option that is not known, or not for this use, is refused by name, with the choices.
 PREVENTS   `maxOffsetPerTrigger` being ignored, and the first micro-batch reading a topic's whole past.
+INVARIANT  an option that was said, and is empty, does not pass for one that was not said.
+PREVENTS   rows that go to the topics they came from, because the variable that had the option `topic` was not set.
 PROVED BY  tests/spark/test_spark_options.py::test_an_unknown_option_is_refused_with_the_nearest_choice
+           tests/spark/test_spark_options.py::test_an_option_that_is_said_and_empty_is_refused
 """
 
 import json
@@ -23,6 +26,7 @@ from .option_table import (
     BATCH_SINK,
     BY_LOWER,
     KAFKA,
+    MAY_BE_EMPTY,
     NOT_THESE,
     NOT_THESE_IN_WRITES,
     OPTIONS,
@@ -225,6 +229,10 @@ class _Given:
                 f"{option.name} is for a {' and a '.join(option.used_in)}, not for a {self.use}; "
                 f"{self._choices()}"
             )
+        if not value and option.name not in MAY_BE_EMPTY:
+            raise WrongOption(
+                f"{option.name} was said and is empty: was a variable not set? Leave it out, or say it ({option.meaning})"
+            )
         self._texts[lower] = value
 
     def check_client(self) -> None:
@@ -242,12 +250,9 @@ class _Given:
         return self._texts.get(name.lower(), "")
 
     def group(self) -> str | None:
-        """One that is said and empty, as by a variable that is not set, must not pass for none: it names other numbers."""
-        name = "transactionGroup"
-        if name.lower() not in self._texts:
-            return None
+        text = self.text("transactionGroup")
         try:
-            return group_name(self.text(name), name)
+            return group_name(text, "transactionGroup") if text else None
         except ValueError as wrong:
             raise WrongOption(str(wrong)) from None
 

@@ -139,9 +139,10 @@ def test_offsets_that_are_not_there_are_told_before_a_task_waits(node: Served, t
 class Writes:
     """A task of a stream."""
 
-    def __init__(self, node: Served, topic: str, name: str) -> None:
+    def __init__(self, node: Served, topic: str | None, name: str) -> None:
         self.node = node
-        self.options = write_options({**node.writing, "topic": topic}, STREAM_SINK)
+        said = {} if topic is None else {"topic": topic}
+        self.options = write_options({**node.writing, **said}, STREAM_SINK)
         self.place: Place = place_in_stream(Task(0, 0, name, 1), None, "out")
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -209,7 +210,7 @@ def test_a_value_over_the_topic_s_limit_is_told_and_nothing_stays_open(
 
 
 def test_a_row_without_a_topic_is_told(node: Served, fresh: Callable[[str], str]) -> None:
-    writes = Writes(node, "", fresh("query"))
+    writes = Writes(node, None, fresh("query"))
     rows = pa.record_batch({"value": ["a"], "topic": pa.array([None], pa.string())})
     with pytest.raises(CouldNotWrite, match="a row has null in the column topic"):
         writes.write(rows)
