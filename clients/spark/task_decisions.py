@@ -36,7 +36,7 @@ from zlib import crc32
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ..transactional.asking_again import retrying_for
-from ..transactional.inputs import CHECKED
+from ..transactional.inputs import CHECKED, UNREADABLE
 from ..transactional.kept_topics import ensure_topic, losing_policy
 from .task_owners import TaskOwners
 
@@ -83,6 +83,10 @@ class NotKept(RuntimeError):
 
 class TooFewPartitions(RuntimeError):
     """The topic was made by somebody, or the broker that was asked does not know what it was given since."""
+
+
+class UnreadableDecision(RuntimeError):
+    """What a task committed may be there, and can't be read: where, why, and what to do."""
 
 
 class Last(NamedTuple):
@@ -161,6 +165,8 @@ class DecisionRecords:
                     next_offset = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     next_offset = stable[message.partition()] = message.offset()
+                elif error.code() in UNREADABLE:
+                    next_offset = self._unless_ours(message, ends[message.partition()])
                 else:
                     trouble = error
                     continue
@@ -172,6 +178,23 @@ class DecisionRecords:
                     f"{self._topic}-{which} can't be read up to {ends[which]} in {READ_S:g} s: "
                     f"{_in_the_way(stable.get(which), trouble)}"
                 )
+
+    def _unless_ours(self, message: Message, end: int) -> int:
+        """Where damage is that lies behind all that is looked for."""
+        error, offset = message.error(), message.offset()
+        if offset is not None and offset >= end:
+            return int(offset)
+        what_to_do = (
+            "Raise kafka.receive.message.max.bytes and kafka.fetch.message.max.bytes"
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            else "The brokers' logs say what is damaged, and how it is mended. Another decisionTopic knows nothing of what is "
+            "committed: a batch that was not finished is then written twice"
+        )
+        where = "" if offset is None else f" from offset {offset} on"
+        raise UnreadableDecision(
+            f"{self._topic}-{message.partition()}: what is there{where} can't be read: {error.name()}: {error.str()}. Whether this "
+            f"task has committed is not known, and nothing of it was written. {what_to_do}"
+        )
 
     def _look_at(self, message: Message) -> None:
         """Whether it says who has the group, or is of a write that nobody asks for any more."""

@@ -8,13 +8,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-from fencepost.clients.spark import range_reader
+from fencepost.clients.spark import range_reader, task_decisions
 from fencepost.clients.spark.offsets import Range
 from fencepost.clients.spark.range_reader import Unreadable, read_range
+from fencepost.clients.spark.task_decisions import DecisionRecords, Last, UnreadableDecision
 from spark_topics import Served
 from support.fencepost_process import fencepost
 from support.module_clock import set_clock
+from test_spark_task_decisions import Attempt, place_of
 
+UNREADABLE = [
+    KafkaError.INVALID_MSG,
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError._NOT_IMPLEMENTED,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+]
 BATCH = 10
 LOOKS_MAX = 1_000
 
@@ -73,16 +82,7 @@ def offsets_of(told: Told, monkeypatch: pytest.MonkeyPatch, end: int = 20) -> li
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        KafkaError.INVALID_MSG,
-        KafkaError._BAD_MSG,
-        KafkaError._BAD_COMPRESSION,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-    ],
-)
+@pytest.mark.parametrize("code", UNREADABLE)
 def test_what_can_not_be_read_is_told_with_its_place(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
@@ -172,3 +172,98 @@ def test_a_bit_that_flips_under_a_node_is_in_nobody_s_rows(tmp_path: Path) -> No
             Unreadable, match=r"t-0\[0,30\): .* offset 10 on can't be read: _BAD_MSG"
         ):
             list(read_range(wanted, client, headers=False, fail_on_data_loss=True))
+
+
+class Record:
+    """Of the topic of `decisionTopic`; with an error it is a word about the offset."""
+
+    def __init__(self, offset: int, batch: int | None = None, code: int | None = None) -> None:
+        self._offset, self._batch, self._code = offset, batch, code
+
+    def error(self) -> KafkaError | None:
+        return None if self._code is None else KafkaError(self._code)
+
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return b"task"
+
+    def value(self) -> bytes:
+        return f'{{"batch": {self._batch}}}'.encode()
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1
+
+
+class ToldDecisions:
+    """A consumer of one partition that is told these, one at a look, and the last for as long as somebody asks."""
+
+    def __init__(self, *told: Record) -> None:
+        self._told = list(told)
+        self.now_s = 0.0
+
+    def consume(self, _most: int, _wait_s: float) -> list[Record]:
+        self.now_s += 1.0
+        return [self._told.pop(0) if len(self._told) > 1 else self._told[0]]
+
+
+def decisions_of(told: ToldDecisions, monkeypatch: pytest.MonkeyPatch, end: int) -> list[Last]:
+    set_clock(monkeypatch, task_decisions, now_s=lambda: told.now_s)
+    consumer: Any = told
+    return list(DecisionRecords("here", {}, "done", "task")._found(consumer, {3: end}))
+
+
+@pytest.mark.parametrize("code", UNREADABLE)
+def test_a_decision_s_damage_is_told_with_its_place_and_at_once(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Its leader was said not to answer, 120 s later."""
+    told = ToldDecisions(Record(0, batch=7), Record(1, code=code))
+    said = r"^done-3: what is there from offset 1 on can't be read: .* nothing of it was written\. "
+    with pytest.raises(UnreadableDecision, match=said) as found:
+        decisions_of(told, monkeypatch, end=3)
+    raise_it = "Raise kafka.receive.message.max.bytes" in str(found.value)
+    assert (raise_it, told.now_s) == (code == KafkaError.MSG_SIZE_TOO_LARGE, 2.0)
+
+
+def test_damage_behind_all_decisions_that_are_looked_for_is_nobody_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last offset before the end is a marker's: no record says that it has come."""
+    told = ToldDecisions(Record(0, batch=7), Record(2, code=KafkaError._BAD_MSG))
+    assert decisions_of(told, monkeypatch, end=2) == [Last(7)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_task_whose_decision_is_damaged_says_so_and_does_not_ask_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_decisions, "READ_S", 20.0)
+    with fencepost(tmp_path / "data") as node:
+        served = Served(node.bootstrap, "")
+        Attempt(served, "task", "done").commit(7)
+        (log,) = (tmp_path / "data" / f"done-{place_of('task')}").glob("*.log")
+        with log.open("r+b") as file:
+            at = end_of_first_rows(file.read()) - 1
+            file.seek(at)
+            was = file.read(1)
+            file.seek(at)
+            file.write(bytes([was[0] ^ 4]))
+        with pytest.raises(UnreadableDecision, match=r"^done-\d: .* can't be read: _BAD_MSG"):
+            Attempt(served, "task", "done")
+
+
+def end_of_first_rows(log: bytes) -> int:
+    """Of the first batch of a transaction that is no marker."""
+    at = 0
+    while True:
+        size = 12 + int.from_bytes(log[at + 8 : at + 12])
+        attributes = int.from_bytes(log[at + 21 : at + 23])
+        at += size
+        if attributes & 0x30 == 0x10:
+            return at
