@@ -283,6 +283,9 @@ class ColumnProducer:
             self.failed.append(Failed(error, name, told.key_len, told.len))
 
     def _on_statistics(self, _client: Any, text: Any, size: int, _opaque: Any) -> int:
+        """Who it is: that stays so while its one transaction is open. The rest is of each partition, and 2 MB where there are 2,000."""
+        if self._identity is not None:
+            return CONTINUE
         told = json.loads(ctypes.string_at(text, size)).get("eos", {})
         producer_id, epoch = told.get("producer_id", -1), told.get("producer_epoch", -1)
         if producer_id >= 0 and epoch >= 0:

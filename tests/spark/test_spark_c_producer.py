@@ -1,13 +1,16 @@
 """Whole columns of rows to librdkafka: all of them are there, in their order, or it is told which was refused."""
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from fencepost.clients.spark import c_producer
 from fencepost.clients.spark.c_producer import ColumnProducer, NotTaken
 from spark_topics import Served
 
@@ -43,6 +46,33 @@ def test_what_librdkafka_tells_does_not_pile_up_while_a_task_waits_for_its_rows(
     ):  # nobody polls: who it is comes from statistics that were read all the same
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_what_librdkafka_tells_of_each_partition_is_not_read_by_who_knows_who_it_is(
+    make: Callable[..., ColumnProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty times a second: of a topic with 2,000 partitions that was a third of a core, for as long as a task wrote."""
+    told, read = [], []
+    hear = ColumnProducer._on_statistics
+
+    def heard(*said: Any) -> int:
+        told.append(said)
+        return hear(*said)
+
+    def loads(text: bytes) -> Any:
+        read.append(text)
+        return json.loads(text)
+
+    monkeypatch.setattr(ColumnProducer, "_on_statistics", heard)
+    monkeypatch.setattr(c_producer, "json", SimpleNamespace(loads=loads))
+    producer = make()
+    assert producer.identity(30) is not None
+    known = len(told), len(read)
+    deadline = time.monotonic() + 30
+    while len(told) < known[0] + 10:
+        assert time.monotonic() < deadline
+        producer.poll(0.02)
+    assert len(read) == known[1]
 
 
 def read(node: Served, topic: str, count: int) -> list[tuple[Any, ...]]:
