@@ -13,12 +13,12 @@ from .admin_door import add_admin_argument
 from .checked import named, number
 from .cluster import EXIT_FAILED, add_cluster_arguments, run_safely, say
 from .output import show, show_json, show_line
+from .txn_coordinators import known_by_producer
 from .txn_hanging import abort, find_hanging
 from .txn_parked import parked, release
 from .txn_reading import (
     describe,
     describe_all,
-    known_by_producer,
     list_ids,
     read_open,
     read_stable,
@@ -119,14 +119,15 @@ def _list(arguments: argparse.Namespace) -> int:
         image = read_image(wire, [])
         ids, silent = list_ids(
             wire,
-            image,
+            image.alive_brokers(),
             state_filters=arguments.state,
             duration_filter=arguments.running_for,
             transactional_id_pattern=arguments.pattern,
         )
-        found = describe_all(wire, image, [name for name, _ in ids])
+        found, untold = describe_all(wire, image, [name for name, _ in ids])
+        silent += untold
     now_ms = _now_ms()
-    shown = [found[name] for name, _ in ids if name in found]
+    shown = [each for name, _ in ids if (each := found.get(name)) is not None]
     if arguments.running_for >= 0:  # by when it began; coordinators count what has ended since, too
         shown = [each for each in shown if each.is_open]
     rows = [

@@ -13,14 +13,8 @@ from .checked import NotUnderstood
 from .cluster import EXIT_FAILED, EXIT_OK, Failed, say
 from .output import show, show_json, show_line
 from .printable import quoted
-from .txn_reading import (
-    choose_places,
-    coordinator_of,
-    describe,
-    known_by_producer,
-    read_open,
-    still_open,
-)
+from .txn_coordinators import known_by_producer
+from .txn_reading import choose_places, coordinator_of, describe, read_open, still_open
 from .txn_sentences import PREPARED, Open, Transaction, hanging, is_hanging, show_duration
 from .wire import Wire, read_image
 

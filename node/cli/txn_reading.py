@@ -1,6 +1,7 @@
 """What the cluster says of its transactions: coordinators, partitions and what is open there."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from fencepost.cluster.metadata.image import BrokerState, ClusterImage, Endpoint
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.cluster.wire.batch import HEADER_SIZE, parse_header
 
+from ..few import few
 from .cluster import Failed
 from .txn_sentences import Open, Stable, Transaction
 from .wire import PAGE, Wire
@@ -31,17 +33,18 @@ NOT_NOW: Final = (
     ErrorCode.not_coordinator,
 )
 TRIES, PAUSE_S = 25, 0.2
+AGAIN_S: Final = TRIES * PAUSE_S
 _NEXT_STEP: Final = "`fencepost txn list` shows those there are."
 
 
 def list_ids(
-    wire: Wire, image: ClusterImage, **filters: Any
+    wire: Wire, nodes: Iterable[BrokerState], **filters: Any
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """(transactional id, producer id) of all that match; and who could not be asked, in sentences."""
     asked = {"state_filters": [], "producer_id_filters": [], **filters}
     found: list[tuple[str, int]] = []
     silent = _nobodys(wire)
-    for broker in image.alive_brokers():
+    for broker in nodes:
         try:
             reply = wire.ask_node(broker.endpoints[0], ApiKey.list_transactions, **asked)
         except Trouble as trouble:
@@ -127,11 +130,37 @@ def describe(wire: Wire, image: ClusterImage, transactional_id: str) -> Transact
 
 def describe_all(
     wire: Wire, image: ClusterImage, transactional_ids: Iterable[str]
-) -> dict[str, Transaction]:
-    """Those of them that are still there, each from the node that coordinates it now."""
-    found: dict[str, Transaction] = {}
-    left = sorted(set(transactional_ids))
-    for broker in image.alive_brokers():
+) -> tuple[dict[str, Transaction | None], list[str]]:
+    """Each from the node that coordinates it now, None if it is no more; and of whom nobody tells, in sentences."""
+    wanted = sorted(set(transactional_ids))
+    found, why = ask_to_describe(wire, image.alive_brokers(), wanted)
+    deadline = time.monotonic() + AGAIN_S
+    while (left := [each for each in wanted if each not in found]) and time.monotonic() < deadline:
+        wire.sleep(PAUSE_S)
+        more, reasons = ask_to_describe(wire, _coordinators(wire, image, left), left)
+        found |= more
+        why |= reasons
+    missing = {each: why.get(each, "nobody coordinates it") for each in left}
+    return found, [f"{each}: they are missing here" for each in undescribed(missing)]
+
+
+def _coordinators(
+    wire: Wire, image: ClusterImage, transactional_ids: Sequence[str]
+) -> list[BrokerState]:
+    keys = {"key_type": TRANSACTION_KIND, "coordinator_keys": transactional_ids}
+    rows = wire.ask(ApiKey.find_coordinator, **keys).coordinators
+    nodes = {row.node_id for row in rows if row.error_code is ErrorCode.none}
+    return [image.brokers[each] for each in sorted(nodes) if each in image.brokers]
+
+
+def ask_to_describe(
+    wire: Wire, nodes: Iterable[BrokerState], transactional_ids: Sequence[str]
+) -> tuple[dict[str, Transaction | None], dict[str, str]]:
+    """What these nodes say of them, None for one that its coordinator has not any more; and of the others, why not."""
+    found: dict[str, Transaction | None] = {}
+    why: dict[str, str] = {}
+    left = list(transactional_ids)
+    for broker in nodes:
         for at in range(0, len(left), AT_ONCE):
             try:
                 reply = wire.ask_node(
@@ -139,13 +168,27 @@ def describe_all(
                     ApiKey.describe_transactions,
                     transactional_ids=left[at : at + AT_ONCE],
                 )
-            except Trouble:
+            except Trouble as trouble:
+                why |= dict.fromkeys(left[at:], f"node {broker.broker_id}: {trouble}")
                 break
             for row in reply.transaction_states:
-                if row.error_code is ErrorCode.none:
-                    found[row.transactional_id] = _transaction(row, broker.broker_id)
+                name, error = row.transactional_id, row.error_code
+                if error is ErrorCode.none:
+                    found[name] = _transaction(row, broker.broker_id)
+                elif error is ErrorCode.transactional_id_not_found:
+                    found[name] = None
+                elif error is not ErrorCode.not_coordinator:
+                    why[name] = f"node {broker.broker_id}: {error.name.upper()}"
         left = [each for each in left if each not in found]
-    return found
+    return found, why
+
+
+def undescribed(why: Mapping[str, str]) -> list[str]:
+    """A sentence on those that were listed and that nobody described, if there are any."""
+    if not why:
+        return []
+    reasons = few(sorted(set(why.values())))
+    return [f"nobody describes {few(sorted(why))}, listed a moment ago ({reasons})"]
 
 
 def _transaction(row: Any, coordinator: BrokerId) -> Transaction:
@@ -166,21 +209,6 @@ def _transaction(row: Any, coordinator: BrokerId) -> Transaction:
         ),
         coordinator=coordinator,
     )
-
-
-def known_by_producer(
-    wire: Wire, image: ClusterImage, producer_ids: Iterable[int]
-) -> tuple[dict[int, Transaction], list[str]]:
-    """The transactions of these producers, as far as a coordinator knows them."""
-    wanted = sorted(set(producer_ids))
-    if not wanted:
-        return {}, []
-    # Twice: an id that moves from a node that is yet to be asked to one that was asked would be told by neither.
-    listed, silent = list_ids(wire, image, producer_id_filters=wanted)
-    again, silent_again = list_ids(wire, image, producer_id_filters=wanted)
-    listed, silent = sorted({*listed, *again}), silent or silent_again
-    described = describe_all(wire, image, [name for name, _ in listed])
-    return {each.producer_id: each for each in described.values()}, silent
 
 
 # --- partitions -----------------------------------------------------------------------------------

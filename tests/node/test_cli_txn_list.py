@@ -28,7 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ToldCluster:
     told: dict[str, Any] = {each.transactional_id: each for each in rows}
     ids = [(name, each.state) for name, each in told.items()]
     monkeypatch.setattr(txn, "list_ids", lambda *_, **__: (ids, []))
-    monkeypatch.setattr(txn, "describe_all", lambda *_: told)
+    monkeypatch.setattr(txn, "describe_all", lambda *_: (told, []))
     return ToldCluster(monkeypatch)
 
 
