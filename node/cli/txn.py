@@ -213,7 +213,8 @@ def _explain(
             why = why_stands_still(
                 image,
                 place,
-                seen,
+                # Of what nobody tells what is open there, nothing has ended.
+                seen if place in open_there else None,
                 [] if first is None else [first],
                 known,
                 now_ms,

@@ -1,6 +1,7 @@
 """Ending what nobody else ends: transactions that hang, and those of a producer that is to be fenced."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
@@ -9,6 +10,8 @@ from fencepost.cluster.metadata.image import ClusterImage
 from fencepost.cluster.metadata.offline import why_offline
 from fencepost.cluster.wire.api import ApiKey
 
+from ..few import few
+from .agreed_moves import partitions_of
 from .checked import NotUnderstood
 from .cluster import EXIT_FAILED, EXIT_OK, Failed, say
 from .output import show, show_json, show_line
@@ -29,16 +32,17 @@ def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire, arguments.topic or None)
         places = choose_places(image, arguments.topic, arguments.partition, arguments.node)
-        found = [each for there in read_open(wire, image, places).values() for each in there]
+        told = read_open(wire, image, places)
+        found = [each for there in told.values() for each in there]
         long_ms = arguments.max_transaction_timeout
         old = [each for each in found if now_ms - each.last_write_ms > long_ms]
         known, silent = known_by_producer(wire, image, [each.producer_id for each in old])
         lost = hanging(old, known, longer_than_ms=long_ms, now_ms=now_ms)
-        lost = still_open(wire, image, lost)
+        lost, untold = still_open(wire, image, lost)
     if silent:
         # A coordinator that could not be asked may well know them: a marker would tear a transaction.
         raise Failed(f"it can't be told which transactions hang: {'; '.join(silent)}")
-    unseen = [each for each in places if _leaderless(image, each)]
+    unseen = [each for each in places if each not in told or each in untold]
     rows = [
         (
             *each.place,
@@ -63,15 +67,31 @@ def find_hanging(arguments: argparse.Namespace, now_ms: int) -> int:
         age,
     )
     words = header if arguments.json else tuple(each.replace("_", " ") for each in header)
-    looked = f"{len(places)} partition{'' if len(places) == 1 else 's'}"
+    looked = partitions_of(len(places))
+    if unseen:
+        looked = f"{len(places) - len(unseen)} of {looked}"
     show(words, rows, as_json=arguments.json, empty=f"No transaction hangs in {looked}.")
     if rows and not arguments.json:
         print(
             "\nNo coordinator will end these. `fencepost txn abort --topic T --partition P --start-offset O` does."
         )
-    for place in unseen:
-        say(f"{place} could not be looked at. {why_offline(image, place)}")
+    _say_unseen(image, unseen)
     return EXIT_FAILED if unseen else wire.code
+
+
+def _say_unseen(image: ClusterImage, unseen: Sequence[TopicPartition]) -> None:
+    of_leader: dict[int, list[str]] = {}
+    for place in unseen:
+        state = image.partition(*place)
+        if state is None or state.leader == NO_LEADER:
+            say(f"{place} could not be looked at. {why_offline(image, place)}")
+        else:
+            of_leader.setdefault(state.leader, []).append(str(place))
+    for leader, names in of_leader.items():
+        say(
+            f"{few(names)} could not be looked at: node {leader}, which led {'it' if len(names) == 1 else 'them'}, does"
+            " not tell what is open there. `fencepost node list` shows who is down."
+        )
 
 
 def _leaderless(image: ClusterImage, place: TopicPartition) -> bool:
@@ -119,14 +139,17 @@ def _hanging_at(wire: Wire, image: ClusterImage, place: TopicPartition, offset: 
         raise Failed(f"{place} can't be written to. {why_offline(image, place)}")
     there = read_open(wire, image, [place]).get(place)
     if there is None:
-        raise Failed(f"the leader of {place} does not answer; try again when it does")
+        raise _silent_leader(place)
     chosen = next((each for each in there if each.first_offset == offset), None)
     if chosen is None:
         starts = ", ".join(str(each.first_offset) for each in there)
         others = f"open ones begin at {starts}" if there else "none is open there"
         raise Failed(f"no transaction of {place} begins at offset {offset}; {others}")
     known, silent = known_by_producer(wire, image, [chosen.producer_id])
-    if not still_open(wire, image, [chosen]):
+    is_open, untold = still_open(wire, image, [chosen])
+    if untold:
+        raise _silent_leader(place)
+    if not is_open:
         raise Failed(f"the transaction of {place} at offset {offset} has just ended")
     if silent:
         raise Failed(f"it can't be told whether it hangs: {'; '.join(silent)}")
@@ -138,6 +161,10 @@ def _hanging_at(wire: Wire, image: ClusterImage, place: TopicPartition, offset: 
             f"{whose.coordinator} will end. `fencepost txn abort {quoted(whose.transactional_id)}` ends all of it."
         )
     return chosen
+
+
+def _silent_leader(place: TopicPartition) -> Failed:
+    return Failed(f"the leader of {place} does not tell what is open there; try again when it does")
 
 
 def _write_marker(wire: Wire, image: ClusterImage, chosen: Open) -> None:

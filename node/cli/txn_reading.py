@@ -259,23 +259,28 @@ def read_open(
     return found
 
 
-def still_open(wire: Wire, image: ClusterImage, found: Sequence[Open]) -> list[Open]:
-    """Those that are open yet. What was open before and after the coordinators were asked was so meanwhile.
+def still_open(
+    wire: Wire, image: ClusterImage, found: Sequence[Open]
+) -> tuple[list[Open], set[TopicPartition]]:
+    """Those that are open yet, and where nobody tells. What was open before and after the coordinators were asked was so
+    meanwhile.
 
     1. a partition says that a transaction is open   2. it is committed, and its marker written   3. its coordinator
     says that it has nothing open there. That is not one that hangs, and a marker might hit the next one.
     """
-    now = read_open(wire, image, list(dict.fromkeys(each.place for each in found)))
+    places = dict.fromkeys(each.place for each in found)
+    now = read_open(wire, image, list(places))
     open_now = {
         (each.place, each.producer_id, each.producer_epoch, each.first_offset)
         for there in now.values()
         for each in there
     }
-    return [
+    still = [
         each
         for each in found
         if (each.place, each.producer_id, each.producer_epoch, each.first_offset) in open_now
     ]
+    return still, places.keys() - now.keys()
 
 
 def _open(place: TopicPartition, row: Any) -> Open:

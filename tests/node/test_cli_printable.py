@@ -113,7 +113,7 @@ def test_what_does_not_hang_is_ended_by_a_name_that_is_one_word(
     chosen: Any = SimpleNamespace(first_offset=3, producer_id=1, place=place)
     monkeypatch.setattr(txn_hanging, "_leaderless", lambda *_: False)
     monkeypatch.setattr(txn_hanging, "read_open", lambda *_: {place: [chosen]})
-    monkeypatch.setattr(txn_hanging, "still_open", lambda *_: [chosen])
+    monkeypatch.setattr(txn_hanging, "still_open", lambda *_: ([chosen], set()))
     known = {1: transaction(name, "Ongoing")}
     monkeypatch.setattr(txn_hanging, "known_by_producer", lambda *_: (known, []))
     wire: Any = None

@@ -36,6 +36,7 @@ class Moving(ToldCluster):
         self.names = {NAME: 1}
         self.then: Callable[[ApiKey, int], None] = lambda *_: None
         self.markers: list[Any] = []
+        self.opens = ErrorCode.none  # what the leader of orders-0 says of what is open there
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
         node = address[1] - 9000
@@ -87,6 +88,10 @@ class Moving(ToldCluster):
                 return Answer(transaction_states=rows)
             case ApiKey.describe_producers:
                 return Answer(topics=[Answer(name="orders", partitions=[self._open()])])
+            case ApiKey.list_offsets:
+                end = 5 if fields["isolation_level"] else 9
+                row = Answer(partition_index=0, offset=end, error_code=ErrorCode.none)
+                return Answer(topics=[Answer(name="orders", partitions=[row])])
             case ApiKey.write_txn_markers:
                 self.markers += fields["markers"]
                 row = Answer(error_code=ErrorCode.none)
@@ -126,7 +131,10 @@ class Moving(ToldCluster):
             current_txn_start_offset=5,
             last_timestamp=1,
         )
-        return Answer(partition_index=0, error_code=ErrorCode.none, active_producers=[row])
+        is_told = self.opens is ErrorCode.none
+        return Answer(
+            partition_index=0, error_code=self.opens, active_producers=[row] if is_told else []
+        )
 
     def dies_behind(self, key: ApiKey, node: int) -> None:
         """The node stops when it has answered that."""
@@ -229,6 +237,55 @@ def test_a_list_looks_for_whoever_coordinates_it_now(
     cluster.moves_behind(ApiKey.describe_transactions, 1, to=1)
     assert main(["txn", "list", *BOOTSTRAP]) == 0
     assert NAME in capsys.readouterr().out
+
+
+# --- the leader of the partition ------------------------------------------------------------------
+
+HANGING = ("txn", "find-hanging", "--topic", "orders", *BOOTSTRAP)
+UNSEEN = "orders-0 could not be looked at: node 1, which led it, does not tell what is open there."
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_partition_whose_leader_does_not_answer_is_not_one_without_a_hanging_transaction(
+    cluster: Moving, capsys: pytest.CaptureFixture[str], *, is_down: bool
+) -> None:
+    cluster.opens = ErrorCode.none if is_down else ErrorCode.not_leader_or_follower
+    cluster.down = {9001} if is_down else set()
+    cluster.leads = 2
+    assert main(HANGING) == 1
+    said = capsys.readouterr()
+    assert said.out == "No transaction hangs in 0 of 1 partition.\n"
+    assert said.err.startswith(f"fencepost: {UNSEEN}")
+
+
+def falls_silent(cluster: Moving) -> None:
+    def then(asked: ApiKey, _: int) -> None:
+        if asked is ApiKey.list_transactions:
+            cluster.opens = ErrorCode.not_leader_or_follower
+
+    cluster.names.clear()
+    cluster.then = then
+
+
+def test_what_nobody_told_the_second_time_has_not_ended(
+    cluster: Moving, capsys: pytest.CaptureFixture[str]
+) -> None:
+    falls_silent(cluster)
+    assert main(HANGING) == 1
+    assert UNSEEN in capsys.readouterr().err
+    cluster.opens = ErrorCode.none
+    assert main(ABORT) == 1
+    assert "the leader of orders-0 does not tell what is open there" in capsys.readouterr().err
+    assert cluster.markers == []
+
+
+def test_what_nobody_tells_is_not_described_as_over(
+    cluster: Moving, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.opens = ErrorCode.not_leader_or_follower
+    assert main(["txn", "describe", NAME, *BOOTSTRAP]) == 0
+    said = capsys.readouterr().out
+    assert "orders-0  Its leader, node 1, does not answer." in said
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])
