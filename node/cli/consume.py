@@ -2,7 +2,11 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from ..few import few
 from .checked import (
@@ -26,6 +30,7 @@ from .cluster import (
     connect,
     explain,
     find_topic,
+    offsets_at,
     records,
     run_safely,
     say,
@@ -71,7 +76,8 @@ def _consume(arguments: argparse.Namespace) -> int:
         | {
             "group.id": arguments.group or "fencepost-cli",
             "enable.auto.commit": arguments.group is not None,
-            "auto.offset.reset": "earliest" if arguments.start == "start" else "latest",
+            # Also of an offset: what is deleted while it is read is passed over, and not all the rest.
+            "auto.offset.reset": "latest" if arguments.start == "end" else "earliest",
             "isolation.level": f"read_{arguments.isolation}",
             "enable.partition.eof": True,
             # Its default is a second, of which a full queue makes most of the time.
@@ -81,7 +87,7 @@ def _consume(arguments: argparse.Namespace) -> int:
     )
     try:
         if arguments.group is None:
-            consumer.assign(_assignment(arguments, sorted(topic.partitions)))
+            consumer.assign(_assignment(arguments, admin, topic.partitions))
         else:
             consumer.subscribe([arguments.topic])
         return _print_records(arguments, consumer, outage, Stall(arguments, admin, "read"))
@@ -113,7 +119,10 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _assignment(arguments: argparse.Namespace, partitions: list[int]) -> list[Any]:
+def _assignment(
+    arguments: argparse.Namespace, admin: Any, there: Mapping[int, Any]
+) -> list[TopicPartition]:
+    partitions = sorted(there)
     if arguments.partition is not None:
         if arguments.partition not in partitions:
             raise Failed(
@@ -122,9 +131,26 @@ def _assignment(arguments: argparse.Namespace, partitions: list[int]) -> list[An
             )
         partitions = [arguments.partition]
     place = _PLACES.get(arguments.start)
+    starts = dict.fromkeys(partitions, place)
     if place is None:
-        place = int(arguments.start)
-    return [confluent_kafka.TopicPartition(arguments.topic, each, place) for each in partitions]
+        led = [each for each in partitions if there[each].leader >= 0]
+        starts = dict.fromkeys(partitions, int(arguments.start))
+        starts |= _within(arguments, admin, led)
+    return [TopicPartition(arguments.topic, each, starts[each]) for each in partitions]
+
+
+def _within(arguments: argparse.Namespace, admin: Any, partitions: list[int]) -> dict[int, int]:
+    """The offset in each of these that is nearest to the one asked for: librdkafka would begin at either end."""
+    start = int(arguments.start)
+    names = [(arguments.topic, each) for each in partitions]
+    firsts, ends = offsets_at(admin, names, OffsetSpec.earliest(), OffsetSpec.latest())
+    if late := [
+        f"{name}-{each} begins at {at}" for (name, each), at in firsts.items() if at > start
+    ]:
+        say(
+            f"{few(sorted(late))}: what was before that is deleted, and --from {start} begins there."
+        )
+    return {place[1]: min(max(start, firsts[place]), ends[place]) for place in names}
 
 
 def _print_records(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from cli_said import Run, refused, runs
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from fencepost.chaos.harness.processes import Node, free_port
 from fencepost.node.cli import COMMANDS
 from support.fencepost_process import fencepost
@@ -69,6 +70,25 @@ def test_lines_that_are_produced_are_consumed_with_keys_and_headers(
         "value": "one",
         "headers": [["from", "test"]],
     }
+
+
+@pytest.mark.slow
+def test_an_offset_that_is_deleted_or_not_written_yet_is_read_from_the_nearest(
+    run: Run, node: Node, topic: str, tmp_path: Path
+) -> None:
+    """librdkafka goes to the end from wherever it can't begin: "0 records", and all was well."""
+    file = lines(tmp_path, *"abcdefg")
+    assert run("produce", topic, "--file", file, "--partition", "0").code == 0
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(30)
+    said = run("consume", topic, "--from", "2")
+    assert (said.code, said.out) == (0, "f\ng\n")
+    assert said.err.startswith(f"fencepost: {topic}-0 begins at 5: what was before that is deleted")
+    assert f"{topic}-1 ends at 0: --from 2 is beyond that" in said.err
+    assert run("consume", topic, "--partition", "0", "--from", "6").err == "1 record\n"
+    said = run("consume", topic, "--partition", "0", "--from", "9")
+    assert said.out == "" and f"{topic}-0 ends at 7: --from 9 is beyond that" in said.err
 
 
 @pytest.mark.slow
