@@ -70,7 +70,7 @@ def agreed(
     """Show the plan, and what the nodes have by it where `places` are all there are; whether it is to be carried out."""
     copied = sum(move.bytes_copied for move in moves)
     if arguments.json and (arguments.dry_run or not moves):
-        show_json(_as_json(moves, copied, done=False))
+        show_json(_as_json(moves, copied, done=not arguments.dry_run))
     if not moves:
         say_unless_json(arguments, f"{nothing}: nothing moves")
         return False
@@ -81,8 +81,10 @@ def agreed(
         print(f"{partitions_of(len(moves))} to change, {show_size(copied)} to copy")
     if arguments.dry_run or arguments.yes:
         return not arguments.dry_run
-    if not sys.stdin.isatty():
-        raise Failed("say --yes to do it, or --dry-run to only look")
+    if arguments.json or not sys.stdin.isatty():  # the question would stand in what a program reads
+        raise Failed(
+            f"{partitions_of(len(moves))} would be changed, with {show_size(copied)} to copy. To do that, say --yes."
+        )
     if not goes_on():
         raise Failed("nothing was moved")
     return True

@@ -8,6 +8,7 @@ import pytest
 from cluster_on_the_wire import ToldCluster
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.cli import agreed_moves
 from fencepost.node.main import main
 
 MOVE = ("partition", "move", "orders", "0", "--bootstrap", "127.0.0.1:9001", "--to")
@@ -71,7 +72,39 @@ def test_a_look_and_no_answer_move_nothing(
 ) -> None:
     assert main([*MOVE, "1", "--dry-run"]) == 0
     assert main([*MOVE, "1"]) == 1
-    assert "say --yes to do it" in capsys.readouterr().err
+    assert "1 partition would be changed, with 0 B to copy. To do that, say --yes." in (
+        capsys.readouterr().err
+    )
+    assert cluster.orders == []
+
+
+def test_a_program_is_asked_nothing_at_a_terminal_either(
+    cluster: MovingCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question went into what it reads, which was no JSON then."""
+    monkeypatch.setattr(agreed_moves.sys, "stdin", Answer(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    assert main([*MOVE, "1", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["error"].endswith("To do that, say --yes.") and cluster.orders == []
+    assert main([*MOVE, "1"]) == 0
+    assert len(cluster.orders) == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "words", "is_done"),
+    [("1,2,3", (), True), ("1,2,3", ("--dry-run",), False), ("1", ("--dry-run",), False)],
+)
+def test_what_is_there_already_is_done_and_what_was_only_looked_at_is_not(
+    cluster: MovingCluster,
+    capsys: pytest.CaptureFixture[str],
+    to: str,
+    words: tuple[str, ...],
+    *,
+    is_done: bool,
+) -> None:
+    assert main([*MOVE, to, "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] is is_done
     assert cluster.orders == []
 
 
