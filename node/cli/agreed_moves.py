@@ -14,7 +14,7 @@ from .move_plan import Move, Place, after, loads
 from .moving import Carrier, carry_out, elect_preferred
 from .output import show, show_json, show_size
 from .throttling import Throttle
-from .wire import Wire
+from .wire import Wire, topic_names
 
 PARALLEL_MAX: Final = 10_000
 THROTTLE_MAX: Final = 1_000_000  # MB/s, more than any network
@@ -112,11 +112,11 @@ def _show_loads(
 
 
 def move_all(
-    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
+    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move]
 ) -> tuple[list[Move], bool]:
     """What was moved, and whether that is all."""
     rate = None if arguments.throttle is None else round(arguments.throttle * 1e6)
-    throttle = Throttle(wire, sorted(image.topics), rate)
+    throttle = Throttle(wire, lambda: topic_names(wire), rate)
     carrier = Carrier(wire, moves, arguments.parallel, throttle)
     # What a program reads is one document at the end.
     out = sys.stderr if arguments.json else sys.stdout
@@ -135,15 +135,15 @@ def carry_plan_out(
     wire: Wire,
     moves: Sequence[Move],
     places: Sequence[Place],
-    image: ClusterImage,
+    racks: dict[int, str | None],
     nothing: str,
     *,
     of_all: bool = True,
 ) -> int:
     """All of that; what the command ends with."""
-    if not agreed(arguments, moves, places, racks_of(image), nothing, of_all=of_all):
+    if not agreed(arguments, moves, places, racks, nothing, of_all=of_all):
         return EXIT_OK
-    moved, done = move_all(arguments, wire, moves, image)
+    moved, done = move_all(arguments, wire, moves)
     show_moved(arguments, moved, done=done)
     return EXIT_OK if done else EXIT_FAILED
 

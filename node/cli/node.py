@@ -128,10 +128,10 @@ def _drain(arguments: argparse.Namespace) -> int:
     check_pace(arguments)
     node = arguments.node
     with Wire(arguments.bootstrap) as wire:
-        moves, image, places, racks = _away_from(wire, node)
+        moves, places, racks = _away_from(wire, node)
         if not agreed(arguments, moves, places, racks, f"node {node} has nothing to move"):
             return EXIT_OK
-        moved, done = _move_away(arguments, wire, moves, image)
+        moved, done = _move_away(arguments, wire, moves)
         rounds = 1
         while done and (left := of_now(wire, lambda: _names_on(wire, node))):
             if rounds == DRAIN_ROUNDS:
@@ -141,8 +141,8 @@ def _drain(arguments: argparse.Namespace) -> int:
                 )
             rounds += 1
             say(f"{few(left)} came to node {node} meanwhile; moving what is there now, too")
-            moves, image, _, _ = _away_from(wire, node)
-            more, done = _move_away(arguments, wire, moves, image)
+            moves, _, _ = _away_from(wire, node)
+            more, done = _move_away(arguments, wire, moves)
             moved += more
         show_moved(arguments, moved, done=done)
         if not done:
@@ -155,9 +155,7 @@ def _drain(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _away_from(
-    wire: Wire, node: int
-) -> tuple[list[Move], ClusterImage, list[Place], dict[int, str | None]]:
+def _away_from(wire: Wire, node: int) -> tuple[list[Move], list[Place], dict[int, str | None]]:
     image, places = _look(wire)
     check_known(image, node)
     racks = {**racks_of(image), node: image.brokers[BrokerId(node)].rack}
@@ -171,17 +169,17 @@ def _away_from(
         raise Failed(
             f"{impossible}. {few(down).capitalize()} {is_down} again first."
         ) from impossible
-    return moves, image, places, racks
+    return moves, places, racks
 
 
 def _move_away(
-    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move], image: ClusterImage
+    arguments: argparse.Namespace, wire: Wire, moves: Sequence[Move]
 ) -> tuple[list[Move], bool]:
     relieved = leaders_first(moves, arguments.node)
     if relieved:
         order(wire, [(move.topic, move.partition, move.after) for move in relieved])
         elect_preferred(wire, [(move.topic, move.partition) for move in relieved])
-    return move_all(arguments, wire, moves, image)
+    return move_all(arguments, wire, moves)
 
 
 def _names_on(wire: Wire, node: int) -> list[str]:
@@ -199,16 +197,18 @@ def _add(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
         check_known(image, node)
-        moves = _planned(lambda: plan_add(places, racks_of(image), node))
-        return carry_plan_out(arguments, wire, moves, places, image, f"node {node} has its share")
+        racks = racks_of(image)
+        moves = _planned(lambda: plan_add(places, racks, node))
+        return carry_plan_out(arguments, wire, moves, places, racks, f"node {node} has its share")
 
 
 def _rebalance(arguments: argparse.Namespace) -> int:
     check_pace(arguments)
     with Wire(arguments.bootstrap) as wire:
         image, places = _look(wire)
-        moves = _planned(lambda: plan_rebalance(places, racks_of(image)))
-        return carry_plan_out(arguments, wire, moves, places, image, "the nodes are even")
+        racks = racks_of(image)
+        moves = _planned(lambda: plan_rebalance(places, racks))
+        return carry_plan_out(arguments, wire, moves, places, racks, "the nodes are even")
 
 
 def _cancel(arguments: argparse.Namespace) -> int:

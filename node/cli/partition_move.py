@@ -13,7 +13,7 @@ from typing import Final
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.metadata.image import ClusterImage, PartitionState
 
-from .agreed_moves import add_plan_arguments, carry_plan_out, check_pace, places_of
+from .agreed_moves import add_plan_arguments, carry_plan_out, check_pace, places_of, racks_of
 from .checked import NODE_MAX, Failed, named, number, whole
 from .cluster import add_cluster_arguments
 from .leading import need_leader, of_now
@@ -66,7 +66,7 @@ def move(arguments: argparse.Namespace) -> int:
             if now.replicas != arguments.to
         ]
         nothing = f"{place} is there"
-        return carry_plan_out(arguments, wire, moves, here, image, nothing, of_all=False)
+        return carry_plan_out(arguments, wire, moves, here, racks_of(image), nothing, of_all=False)
 
 
 def _checked(image: ClusterImage, place: TopicPartition, to: tuple[int, ...]) -> PartitionState:

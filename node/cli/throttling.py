@@ -5,7 +5,8 @@ PREVENTS   a cluster whose followers come back at the pace of a move of last mon
 PROVED BY  tests/node/test_moving.py::test_an_outage_that_does_not_end_leaves_the_throttle_and_says_what_lifts_it
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from fencepost.cluster.base.errors import ErrorCode
@@ -35,12 +36,16 @@ class Refused(Failed):
 class Throttle:
     """Of the moves of one plan: no node sends or takes more (KIP-73). A topic's begins with its first order."""
 
-    def __init__(self, wire: Wire, all_topics: Sequence[str], bytes_per_s: int | None) -> None:
+    def __init__(
+        self, wire: Wire, all_topics: Callable[[], Sequence[str]], bytes_per_s: int | None
+    ) -> None:
+        """`all_topics`: that there are when it is asked, also those that nothing is moved of."""
         self._wire = wire
         self._all_topics = all_topics
         self._bytes_per_s = bytes_per_s
         self._topics: dict[str, dict[str, str]] = {}  # and what they had before
         self._certain: set[str] = set()  # of these: that it was set was answered
+        self._rates_before: Values | None = None  # None while nothing was set
 
     @property
     def is_set(self) -> bool:
@@ -57,6 +62,8 @@ class Throttle:
         of_topics = [_setting(TOPIC, topic, which) for topic in new]
         unseen = [topic for topic in new if topic not in self._topics]
         before = _throttled(self._wire, unseen)
+        if self._rates_before is None:
+            self._rates_before = _rates(self._wire)
         self._topics.update((topic, before.get(topic, {})) for topic in unseen)
         _alter(self._wire, [_setting(BROKERS, "", rates), *of_topics])
         self._certain.update(new)
@@ -69,15 +76,27 @@ class Throttle:
             _alter(self._wire, theirs)
         ours = [(each, 0) for each in done if not self._topics[each]]
         if done:
-            lift_throttle(self._wire, self._all_topics, ours)
+            back = self._rates_to_put_back() if len(done) == len(self._topics) else {}
+            lift_throttle(self._wire, self._all_topics(), ours, rates_of_others=back)
         for topic in done:
             del self._topics[topic]
 
+    def _rates_to_put_back(self) -> Values:
+        """What others had set, where nobody has set another one since."""
+        ours, now = str(self._bytes_per_s), _rates(self._wire)
+        before = self._rates_before or {}
+        return {name: rate for name, rate in before.items() if now.get(name) == ours}
+
 
 def lift_throttle(
-    wire: Wire, all_topics: Sequence[str], keys: Sequence[Key], *, left_behind: bool = False
+    wire: Wire,
+    all_topics: Sequence[str],
+    keys: Sequence[Key],
+    *,
+    left_behind: bool = False,
+    rates_of_others: Values = MappingProxyType({}),
 ) -> None:
-    """Of these partitions. What others are throttled by stays, and the rate while anything is.
+    """Of these partitions. What others are throttled by stays, and the rate while anything is: theirs, where it is told.
 
     `left_behind`: also of topics that are throttled as a whole, as only these commands do it. A move that arrived
     after its command was ended has nobody else who lifts it.
@@ -97,6 +116,8 @@ def lift_throttle(
             throttled[topic] = {}
     if not throttled:
         resources.append(_setting(BROKERS, "", dict.fromkeys(RATES)))
+    elif rates_of_others:
+        resources.append(_setting(BROKERS, "", rates_of_others))
     if resources:
         _alter(wire, resources)
 
@@ -119,6 +140,16 @@ def _throttled(wire: Wire, topics: Sequence[str]) -> dict[str, dict[str, str]]:
             if said:
                 found[topic.resource_name] = said
     return found
+
+
+def _rates(wire: Wire) -> dict[str, str]:
+    """Those that are set for all brokers."""
+    asked = {"resource_type": BROKERS, "resource_name": "", "configuration_keys": RATES}
+    reply = wire.ask(ApiKey.describe_configs, resources=[asked], include_synonyms=False)
+    (told,) = reply.results
+    if told.error_code is not ErrorCode.none:
+        raise Failed(f"can't read what is throttled: {told.error_message or told.error_code.name}")
+    return {each.name: each.value for each in told.configs if each.value is not None}
 
 
 def _without(value: str, partitions: set[int]) -> str | None:

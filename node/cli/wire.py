@@ -175,6 +175,11 @@ def read_image(wire: Wire, topics: Sequence[str] | None = None) -> ClusterImage:
     return image
 
 
+def topic_names(wire: Wire) -> list[str]:
+    """All that there are now."""
+    return sorted({name for name, _, _ in _partitions(wire, None)})
+
+
 def partition_of(image: ClusterImage, place: TopicPartition) -> PartitionState:
     """Failed where its topic, which the image has, has no such partition."""
     found = image.partition(*place)

@@ -3,12 +3,14 @@
 import json
 from types import SimpleNamespace as Answer
 from typing import Any
+from uuid import UUID
 
 import pytest
 from cluster_on_the_wire import ToldCluster
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.cli import agreed_moves
+from fencepost.node.cli.throttling import RATES, THROTTLED
 from fencepost.node.main import main
 
 MOVE = ("partition", "move", "orders", "0", "--bootstrap", "127.0.0.1:9001", "--to")
@@ -18,6 +20,10 @@ class MovingCluster(ToldCluster):
     """Orders are carried out at once, but for what is under way."""
 
     under_way: tuple[int, ...] = ()
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.settings: dict[tuple[str, str], str | None] = {}
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
         match key:
@@ -33,10 +39,30 @@ class MovingCluster(ToldCluster):
                     partition_index=0, adding_replicas=self.under_way, removing_replicas=()
                 )
                 return Answer(topics=[Answer(name="orders", partitions=[move])])
+            case ApiKey.describe_topic_partitions if fields["topics"]:
+                names = {each["name"] for each in fields["topics"]}
+                told = super()._ask_at(address, key, fields)
+                told.topics = [each for each in told.topics if each.name in names]
+                return told
             case ApiKey.elect_leaders:
                 self.asked.append((key, fields))
                 return Answer(error_code=ErrorCode.none, replica_election_results=[])
+            case ApiKey.describe_configs:
+                return Answer(results=[self._set(e["resource_name"]) for e in fields["resources"]])
+            case ApiKey.incremental_alter_configs:
+                for resource in fields["resources"]:
+                    for each in resource["configs"]:
+                        self.settings[resource["resource_name"], each["name"]] = each["value"]
+                return Answer(responses=[])
         return super()._ask_at(address, key, fields)
+
+    def _set(self, of: str) -> Any:
+        configs = [
+            Answer(name=name, value=value, config_source=1)
+            for (whose, name), value in self.settings.items()
+            if whose == of
+        ]
+        return Answer(resource_name=of, configs=configs, error_code=ErrorCode.none)
 
     @property
     def orders(self) -> list[list[int]]:
@@ -106,6 +132,19 @@ def test_what_is_there_already_is_done_and_what_was_only_looked_at_is_not(
     assert main([*MOVE, to, "--json", *words]) == 0
     assert json.loads(capsys.readouterr().out)["done"] is is_done
     assert cluster.orders == []
+
+
+def test_a_throttled_move_leaves_what_throttles_another_topic(cluster: MovingCluster) -> None:
+    """Only its own topic was looked at, so the rate went, by which others were throttled."""
+    theirs = Answer(name="theirs", topic_id=UUID(int=2), error_code=ErrorCode.none)
+    theirs.partitions = cluster._orders().partitions
+    cluster.internal = [theirs]
+    by_others: dict[tuple[str, str], str | None] = {("", name): "500" for name in RATES}
+    by_others["theirs", THROTTLED[0]] = "0:1"
+    cluster.settings |= by_others
+    assert main([*MOVE, "1", "--yes", "--throttle", "1"]) == 0
+    assert by_others.items() <= cluster.settings.items()
+    assert cluster.settings["orders", THROTTLED[0]] is None
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class InterruptedWire:
             for (of, name), value in self.settings.items()
             if of == topic
         ]
-        return SimpleNamespace(resource_name=topic, configs=configs)
+        return SimpleNamespace(resource_name=topic, configs=configs, error_code=ErrorCode.none)
 
     def sleep(self, seconds: float) -> None: ...
 
@@ -50,7 +50,7 @@ def test_a_move_whose_order_was_not_answered_stays_throttled() -> None:
     move = Move(topic="t", partition=0, before=(1, 2), after=(1, 3), size=10)
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        carry_out(Carrier(wire, [move], 1, Throttle(wire, ["t"], 1000)), say=said.append)
+        carry_out(Carrier(wire, [move], 1, Throttle(wire, lambda: ["t"], 1000)), say=said.append)
     assert wire.settings["t", "leader.replication.throttled.replicas"] == ALL
     assert wire.settings["", "leader.replication.throttled.rate"] == "1000"
     assert "1 go on moving" in said[0]
@@ -122,7 +122,7 @@ class MovingWire(InterruptedWire):
 
 
 def carrier_of(wire: Any, *, parallel: int = 1, throttle: int | None = None) -> Carrier:
-    return Carrier(wire, PLAN, parallel, Throttle(wire, ["t"], throttle))
+    return Carrier(wire, PLAN, parallel, Throttle(wire, lambda: ["t", "theirs"], throttle))
 
 
 def rates(wire: MovingWire) -> set[str | None]:
@@ -134,6 +134,41 @@ def test_what_has_arrived_is_done() -> None:
     assert carry_out(carrier_of(wire, throttle=1000), say=said.append)
     assert said == ["3 partitions moved, 30 B copied"]
     assert rates(wire) == {None}
+
+
+def throttled_by_others(then: Callable[[MovingWire], None]) -> MovingWire:
+    wire = MovingWire(then)
+    wire.settings |= {("", name): "500" for name in RATES}
+    wire.settings["theirs", "leader.replication.throttled.replicas"] = "0:1"
+    return wire
+
+
+def test_what_others_are_throttled_by_is_theirs_again_when_all_has_arrived() -> None:
+    seen = []
+    wire = throttled_by_others(lambda wire: (seen.append(rates(wire)), wire.arrive()))
+    assert carry_out(carrier_of(wire, throttle=1000), say=lambda _: None)
+    assert seen == [{"1000"}] * 3 and rates(wire) == {"500"}
+    assert wire.settings["theirs", "leader.replication.throttled.replicas"] == "0:1"
+
+
+def test_a_rate_that_others_have_set_meanwhile_stays() -> None:
+    def set_and_arrive(wire: MovingWire) -> None:
+        wire.settings |= {("", name): "700" for name in RATES}
+        wire.arrive()
+
+    wire = throttled_by_others(set_and_arrive)
+    assert carry_out(carrier_of(wire, parallel=3, throttle=1000), say=lambda _: None)
+    assert rates(wire) == {"700"}
+
+
+def test_what_goes_on_without_its_command_keeps_its_rate() -> None:
+    wire: Any = throttled_by_others(MovingWire.arrive)
+    throttle = Throttle(wire, lambda: ["t", "u", "theirs"], 1000)
+    throttle.begin(["t", "u"])
+    throttle.end(but=["u"])
+    assert rates(wire) == {"1000"} and throttle.is_set
+    throttle.end()
+    assert rates(wire) == {"500"} and not throttle.is_set
 
 
 def test_a_move_that_was_cancelled_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
