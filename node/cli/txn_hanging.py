@@ -18,10 +18,19 @@ from .output import show, show_json, show_line
 from .printable import quoted
 from .txn_coordinators import known_by_producer
 from .txn_reading import choose_places, coordinator_of, describe, read_open, still_open
-from .txn_sentences import PREPARED, Open, Transaction, hanging, is_hanging, show_duration
+from .txn_sentences import (
+    NO_TIMEOUT_MS,
+    PREPARED,
+    Open,
+    Transaction,
+    hanging,
+    is_hanging,
+    show_duration,
+)
 from .wire import Wire, read_image
 
-TERMINATE_TIMEOUT_MS: Final = 60_000
+# Of the next transaction of an id that is fenced, of which there is none: whatever the cluster's longest is, it allows this.
+ANY_TIMEOUT_MS: Final = 1
 TRIES, PAUSE_S = 50, 0.2
 TRIES_PREPARED: Final = 3  # a half message is not aborted so, however long one asks
 
@@ -226,6 +235,10 @@ def _terminate(arguments: argparse.Namespace, transactional_id: str) -> int:
 
 def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
     transactional_id = before.transactional_id
+    # Its own, which the coordinator has accepted: transaction.max.timeout.ms may be shorter than any that we choose.
+    timeout_ms = before.timeout_ms
+    if timeout_ms in (0, NO_TIMEOUT_MS):
+        timeout_ms = ANY_TIMEOUT_MS
     for number in range(TRIES_PREPARED if before.state == PREPARED else TRIES):
         node = coordinator_of(wire, image, transactional_id)
         try:
@@ -233,7 +246,7 @@ def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
                 node.endpoints[0],
                 ApiKey.init_producer_id,
                 transactional_id=transactional_id,
-                transaction_timeout=TERMINATE_TIMEOUT_MS,
+                transaction_timeout=timeout_ms,
             )
         except Trouble as trouble:
             raise _unanswered(
@@ -244,6 +257,12 @@ def _fence(wire: Wire, image: ClusterImage, before: Transaction) -> None:
             ) from trouble
         if reply.error_code is ErrorCode.none:
             return
+        if (
+            reply.error_code is ErrorCode.invalid_transaction_timeout
+            and timeout_ms > ANY_TIMEOUT_MS
+        ):
+            timeout_ms = ANY_TIMEOUT_MS  # the longest that is allowed was shortened since
+            continue
         # It is being aborted: ask until it is.
         if reply.error_code not in (
             ErrorCode.concurrent_transactions,

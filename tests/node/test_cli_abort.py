@@ -9,13 +9,14 @@ from fencepost.cluster.base.errors import ErrorCode, Outcome, Trouble
 from fencepost.cluster.base.ids import BrokerId, TopicPartition
 from fencepost.cluster.wire.api import ApiKey
 from fencepost.node.cli import txn_hanging
-from fencepost.node.cli.txn_sentences import Open, Transaction
+from fencepost.node.cli.txn_sentences import NO_TIMEOUT_MS, Open, Transaction
 from fencepost.node.cli.wire import Wire
 from fencepost.node.main import main
 
 ABORT = ("txn", "abort", "--yes", "--bootstrap", "127.0.0.1:9001")
 LOST = Trouble("the connection was lost")
 DEAD = Trouble("can't connect to 127.0.0.1:9001", Outcome.REFUSED)
+NONE, TOO_LONG = ErrorCode.none, ErrorCode.invalid_transaction_timeout
 AGAIN = Answer(error_code=ErrorCode.concurrent_transactions)
 
 
@@ -25,15 +26,22 @@ class Cluster(ToldCluster):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
         monkeypatch.setattr(Wire, "sleep", lambda *_: None)
-        monkeypatch.setattr(txn_hanging, "describe", lambda *_: transaction())
+        monkeypatch.setattr(txn_hanging, "describe", lambda *_: transaction(self.timeout_ms))
         monkeypatch.setattr(txn_hanging, "_hanging_at", lambda *_: hanging())
         self.answers: list[Any] = []
+        self.timeout_ms = 60_000  # of the transaction
+        self.timeout_ms_max = 900_000  # transaction.max.timeout.ms
+        self.timeouts: list[int] = []  # that were sent
 
     def _ask_at(self, address: tuple[str, int], key: ApiKey, fields: dict[str, Any]) -> Any:
         match key:
             case ApiKey.find_coordinator:
                 row = Answer(error_code=ErrorCode.none, node_id=1, host="127.0.0.1", port=9001)
                 return Answer(coordinators=[row])
+            case ApiKey.init_producer_id if not self.answers:
+                self.timeouts.append(fields["transaction_timeout"])
+                is_short = 0 < self.timeouts[-1] <= self.timeout_ms_max
+                return Answer(error_code=NONE if is_short else TOO_LONG)
             case ApiKey.init_producer_id | ApiKey.write_txn_markers:
                 answer = self.answers.pop(0)
                 if isinstance(answer, Trouble):
@@ -42,13 +50,13 @@ class Cluster(ToldCluster):
         return super()._ask_at(address, key, fields)
 
 
-def transaction() -> Transaction:
+def transaction(timeout_ms: int) -> Transaction:
     return Transaction(
         transactional_id="pay-7",
         state="Ongoing",
         producer_id=1,
         producer_epoch=0,
-        timeout_ms=60_000,
+        timeout_ms=timeout_ms,
         started_ms=1,
         partitions=(),
         coordinator=BrokerId(1),
@@ -91,6 +99,23 @@ def test_a_coordinator_that_stops_may_have_aborted_it(
     assert told.out == ""
     assert told.err.startswith("fencepost: node 1, which coordinates pay-7, ")
     assert said in told.err
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "longest_ms", "sent"),
+    [
+        (20_000, 30_000, [20_000]),
+        (60_000, 30_000, [60_000, 1]),  # it was allowed when it began
+        (NO_TIMEOUT_MS, 30_000, [1]),
+    ],
+)
+def test_a_cluster_that_allows_no_minute_aborts_it_too(
+    timeout_ms: int, longest_ms: int, sent: list[int], cluster: Cluster
+) -> None:
+    """A minute was asked for, whatever it had: INVALID_TRANSACTION_TIMEOUT."""
+    cluster.timeout_ms, cluster.timeout_ms_max = timeout_ms, longest_ms
+    assert main([*ABORT, "pay-7"]) == 0
+    assert cluster.timeouts == sent
 
 
 @pytest.mark.parametrize(
