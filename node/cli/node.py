@@ -44,7 +44,7 @@ from .moving import (
 )
 from .output import show, show_json, show_size
 from .throttling import lift_throttle
-from .wire import Wire, check_known, read_image, read_sizes, state_of
+from .wire import Wire, check_known, read_image, read_sizes, sizes_by_node, state_of
 
 PARALLEL: Final = 10
 # A topic that is created while a node is emptied may get replicas there.
@@ -91,8 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     with Wire(arguments.bootstrap) as wire:
         image = read_image(wire)
-        places = places_of(image, read_sizes(wire, image))
-    found = loads(places, image.brokers)
+        sizes = {node: sum(there.values()) for node, there in sizes_by_node(wire, image).items()}
+    found = loads(places_of(image, {}), image.brokers)
     led = dict.fromkeys(found, 0)
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -100,7 +100,8 @@ def _list(arguments: argparse.Namespace) -> int:
     rows = []
     for node in sorted(found):
         broker = image.brokers.get(BrokerId(node))
-        replicas, _, size = found[node]
+        replicas, _, _ = found[node]
+        size = sizes.get(BrokerId(node))
         rows.append(
             (
                 node,
@@ -109,7 +110,7 @@ def _list(arguments: argparse.Namespace) -> int:
                 state_of(broker, is_old=wire.nobody_leads is not None),
                 led.get(node, 0),
                 replicas,
-                size if arguments.json else show_size(size),
+                size if arguments.json or size is None else show_size(size),
             )
         )
     header = ("node", "address", "rack", "state", "leads", "replicas", "size")

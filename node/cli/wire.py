@@ -246,15 +246,25 @@ def _partition(described: Any, moving: Any) -> PartitionState:
 
 def read_sizes(wire: Wire, image: ClusterImage) -> dict[tuple[str, int, BrokerId], int]:
     """How many bytes each replica takes. A node that does not answer is left out."""
-    sizes: dict[tuple[str, int, BrokerId], int] = {}
+    return {
+        (topic, partition, node): size
+        for node, there in sizes_by_node(wire, image).items()
+        for (topic, partition), size in there.items()
+    }
+
+
+def sizes_by_node(wire: Wire, image: ClusterImage) -> dict[BrokerId, dict[tuple[str, int], int]]:
+    """The same of each node that answers, also of one that has nothing."""
+    sizes: dict[BrokerId, dict[tuple[str, int], int]] = {}
     for broker in image.alive_brokers():
         with contextlib.suppress(Trouble):
             reply = wire.ask_node(broker.endpoints[0], ApiKey.describe_log_dirs, topics=None)
-            for folder in reply.results:
-                if folder.error_code is not ErrorCode.none:
-                    continue  # a log that failed: nobody can say what it takes
-                for topic in folder.topics:
-                    for each in topic.partitions:
-                        key = topic.name, each.partition_index, broker.broker_id
-                        sizes[key] = each.partition_size
+            sizes[broker.broker_id] = {
+                (topic.name, each.partition_index): each.partition_size
+                for folder in reply.results
+                # A log that failed: nobody can say what it takes.
+                if folder.error_code is ErrorCode.none
+                for topic in folder.topics
+                for each in topic.partitions
+            }
     return sizes
