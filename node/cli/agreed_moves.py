@@ -10,6 +10,7 @@ from fencepost.cluster.metadata.image import ClusterImage
 
 from .checked import Failed, NotUnderstood, amount, whole
 from .cluster import EXIT_FAILED, EXIT_OK, goes_on
+from .leaders_back import Back, go_back, leaders_of
 from .move_plan import Move, Place, after, loads
 from .moving import Carrier, carry_out, elect_preferred
 from .output import show, show_json, show_size
@@ -66,25 +67,29 @@ def agreed(
     nothing: str,
     *,
     of_all: bool = True,
+    back: Sequence[Back] = (),
 ) -> bool:
     """Show the plan, and what the nodes have by it where `places` are all there are; whether it is to be carried out."""
-    copied = sum(move.bytes_copied for move in moves)
-    if arguments.json and (arguments.dry_run or not moves):
-        show_json(_as_json(moves, copied, done=not arguments.dry_run))
-    if not moves:
+    if arguments.json and (arguments.dry_run or not (moves or back)):
+        show_json(_as_json(moves, back, done=not arguments.dry_run))
+    if not (moves or back):
         say_unless_json(arguments, f"{nothing}: nothing moves")
         return False
-    if not arguments.json:
+    copied = show_size(sum(move.bytes_copied for move in moves))
+    if moves and not arguments.json:
         _show_plan(moves)
         if of_all:
             _show_loads(moves, places, racks)
-        print(f"{partitions_of(len(moves))} to change, {show_size(copied)} to copy")
+        print(f"{partitions_of(len(moves))} to change, {copied} to copy")
+    if back and not arguments.json:
+        print(f"{leaders_of(len(back))} to go back to the first of their replicas")
     if arguments.dry_run or arguments.yes:
         return not arguments.dry_run
     if arguments.json or not sys.stdin.isatty():  # the question would stand in what a program reads
-        raise Failed(
-            f"{partitions_of(len(moves))} would be changed, with {show_size(copied)} to copy. To do that, say --yes."
-        )
+        changed = f"{partitions_of(len(moves))} would be changed, with {copied} to copy"
+        went = f"{leaders_of(len(back))} would go back to the first of their replicas"
+        what = " and ".join([changed] * bool(moves) + [went] * bool(back))
+        raise Failed(f"{what}. To do that, say --yes.")
     if not goes_on():
         raise Failed("nothing was moved")
     return True
@@ -125,9 +130,11 @@ def move_all(
     return carrier.done, done
 
 
-def show_moved(arguments: argparse.Namespace, moved: Sequence[Move], *, done: bool) -> None:
+def show_moved(
+    arguments: argparse.Namespace, moved: Sequence[Move], back: Sequence[Back] = (), *, done: bool
+) -> None:
     if arguments.json:
-        show_json(_as_json(moved, sum(each.bytes_copied for each in moved), done=done))
+        show_json(_as_json(moved, back, done=done))
 
 
 def carry_plan_out(
@@ -139,22 +146,31 @@ def carry_plan_out(
     nothing: str,
     *,
     of_all: bool = True,
+    back: Sequence[Back] = (),
 ) -> int:
     """All of that; what the command ends with."""
-    if not agreed(arguments, moves, places, racks, nothing, of_all=of_all):
+    if not agreed(arguments, moves, places, racks, nothing, of_all=of_all, back=back):
         return EXIT_OK
-    moved, done = move_all(arguments, wire, moves)
-    show_moved(arguments, moved, done=done)
+    went = go_back(wire, back)
+    if back:
+        say_unless_json(arguments, f"{leaders_of(len(went))} went back")
+    moved, done = move_all(arguments, wire, moves) if moves else ([], True)
+    done = done and len(went) == len(back)
+    show_moved(arguments, moved, went, done=done)
     return EXIT_OK if done else EXIT_FAILED
 
 
-def _as_json(moves: Sequence[Move], copied: int, *, done: bool) -> dict[str, Any]:
+def _as_json(moves: Sequence[Move], back: Sequence[Back], *, done: bool) -> dict[str, Any]:
     return {
         "done": done,
-        "bytes_copied": copied,
+        "bytes_copied": sum(move.bytes_copied for move in moves),
         "moves": [
             {"topic": m.topic, "partition": m.partition, "from": m.before, "to": m.after}
             for m in moves
+        ],
+        "leaders": [
+            {"topic": each.topic, "partition": each.partition, "from": each.leader, "to": each.to}
+            for each in back
         ],
     }
 

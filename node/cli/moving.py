@@ -31,6 +31,7 @@ OUTAGE_S: Final = 300.0  # a machine has come back by then
 STANDS_S: Final = 60.0  # without anything that has arrived
 ORDERS_MAX: Final = 500  # of one request
 PREFERRED: Final = 0
+LEADS: Final = (ErrorCode.none, ErrorCode.election_not_needed)
 DONE: Final = (ErrorCode.none, ErrorCode.no_reassignment_in_progress)  # that arrived just before
 CANCEL: Final = "`fencepost node cancel-moves`"
 
@@ -247,17 +248,27 @@ def replicas_of(wire: Wire, keys: Iterable[Key]) -> dict[Key, Replicas]:
     return found
 
 
-def elect_preferred(wire: Wire, keys: Sequence[Key]) -> None:
-    """Those who can't lead now don't; the cluster tries again by itself."""
+def elect_preferred(wire: Wire, keys: Sequence[Key]) -> dict[Key, str]:
+    """Those who can't lead now don't, and why; the cluster tries again by itself."""
     topics: dict[str, list[int]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)
-    wire.ask(
+    reply = wire.ask(
         ApiKey.elect_leaders,
         timeout=ASK_MS,
         election_type=PREFERRED,
         topic_partitions=[{"topic": name, "partitions": each} for name, each in topics.items()],
     )
+    refused: dict[Key, str] = {}
+    # Version 0 has none.
+    if (code := getattr(reply, "error_code", ErrorCode.none)) is not ErrorCode.none:
+        refused = dict.fromkeys(keys, code.name.upper())
+    for answered in reply.replica_election_results:
+        for each in answered.partition_result:
+            if each.error_code not in LEADS:
+                why = each.error_message or each.error_code.name.upper()
+                refused[answered.topic, each.partition_id] = why
+    return refused
 
 
 def carry_out(carrier: Carrier, *, say: Callable[[str], None]) -> bool:

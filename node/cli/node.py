@@ -25,6 +25,7 @@ from .agreed_moves import (
 )
 from .checked import Failed, number
 from .cluster import EXIT_FAILED, EXIT_OK, add_cluster_arguments, run_safely, say
+from .leaders_back import who_goes_back
 from .leading import need_leader, of_now
 from .move_plan import (
     Move,
@@ -209,7 +210,9 @@ def _rebalance(arguments: argparse.Namespace) -> int:
         image, places = _look(wire)
         racks = racks_of(image)
         moves = _planned(lambda: plan_rebalance(places, racks))
-        return carry_plan_out(arguments, wire, moves, places, racks, "the nodes are even")
+        back = who_goes_back(image, {(move.topic, move.partition) for move in moves})
+        nothing = "the nodes are even"
+        return carry_plan_out(arguments, wire, moves, places, racks, nothing, back=back)
 
 
 def _cancel(arguments: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ class DrainedCluster(ToldCluster):
                 found = [self._topic(each, topics[each]) for each in wanted if each in topics]
                 return Answer(topics=found, next_cursor=None)
             case ApiKey.elect_leaders:
-                return Answer()
+                return Answer(error_code=ErrorCode.none, replica_election_results=[])
         return super()._ask_at(address, key, fields)
 
     def _moving(self) -> Any:
