@@ -1,4 +1,4 @@
-"""Character sets as MySQL calls them, as Python decodes them."""
+"""Character sets as MySQL calls them, as Python decodes them; `charset_tables.py` has those that Python's codecs have otherwise."""
 
 import codecs
 import re
@@ -7,8 +7,10 @@ from typing import Final
 
 from pymysql.charset import charset_by_id
 
+from .charset_tables import DIFFERENCES, text_in
+
 BINARY: Final = "binary"
-# Those whose names differ; the others have the same name in both (cp850, gbk, big5, greek, latin2, …).
+# Those whose names differ; the others have the same name in both (cp850, gbk, latin2, …).
 PYTHONS: Final[Mapping[str, str]] = {
     "utf8": "utf-8",
     "utf8mb3": "utf-8",
@@ -18,16 +20,12 @@ PYTHONS: Final[Mapping[str, str]] = {
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
-    "sjis": "shift_jis",
-    "ujis": "euc_jp",
-    "eucjpms": "euc_jp",
-    "euckr": "euc_kr",
+    "euckr": "cp949",
     "macroman": "mac_roman",
     "macce": "mac_latin2",
     "koi8r": "koi8_r",
-    "koi8u": "koi8_u",
-    "tis620": "tis_620",
 }
+DRIVERS: Final[Mapping[str, str]] = {"koi8_u": "koi8u"}  # names of its own -> the database's
 # MariaDB's collations uca1400_… have numbers that no list of the driver's has: so many for each of these character sets.
 UCA1400_FIRST: Final = 2048
 UCA1400_EACH: Final = 256
@@ -46,7 +44,10 @@ codecs.register_error(UNDEFINED, _as_itself)
 
 
 def encoding_of(charset: str) -> str:
-    """Python's name. LookupError for one that Python can't decode."""
+    """What `decoded` calls it, of the database's name or the driver's. LookupError for one that can't be decoded."""
+    charset = DRIVERS.get(charset, charset)
+    if charset in DIFFERENCES:
+        return charset
     return codecs.lookup(PYTHONS.get(charset, charset)).name
 
 
@@ -59,6 +60,8 @@ def charset_of(collation: int) -> str:
 
 
 def decoded(value: bytes, encoding: str) -> str:
+    if encoding in DIFFERENCES:
+        return text_in(encoding, value)
     return value.decode(encoding, UNDEFINED if encoding == "cp1252" else "strict")
 
 

@@ -56,7 +56,7 @@ class Packed:
     size: int = 0  # bytes: of a length, of an enum, of a bit; for strings the most there can be
     precision: int = 0
     scale: int = 0
-    encoding: str | None = None  # Python's name; None for bytes
+    encoding: str | None = None  # of `decoded`; None for bytes
     values: tuple[str, ...] = ()
 
 

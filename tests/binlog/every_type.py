@@ -26,6 +26,10 @@ TYPES = {
     "v": ("VARCHAR(300)", "日本語 🎉"),
     "l1": ("VARCHAR(20) CHARACTER SET latin1", "é€"),
     "u16": ("VARCHAR(20) CHARACTER SET utf16", "ü🎉"),
+    # Characters that Python's codecs of these names have otherwise, or not.
+    "ku": ("VARCHAR(20) CHARACTER SET koi8u", "•"),
+    "kr": ("VARCHAR(20) CHARACTER SET euckr", "똠"),
+    "ems": ("VARCHAR(20) CHARACTER SET eucjpms", "～Ⅱ①"),
     # Collations that the driver does not know.
     "u14": ("VARCHAR(20) CHARACTER SET utf16 COLLATE utf16_uca1400_ai_ci", "ü🎉"),
     "u24": ("VARCHAR(20) CHARACTER SET ucs2 COLLATE ucs2_uca1400_nopad_as_cs", "ü"),
