@@ -31,8 +31,11 @@ UNLOGGED: Final = frozenset(
         ("convert", "table"),  # MariaDB's, to a partition
     )
 )
-# What an ALTER IGNORE TABLE leaves rows out for.
-LEAVES_OUT: Final = frozenset(("unique", "primary", "partition"))
+# What an ALTER IGNORE TABLE may do and leaves no row out: other alterations do, to what is a duplicate or out of bounds then.
+KEEPS_ROWS: Final = ("add", "drop", "alter", "rename", "comment", "algorithm", "lock")
+PLAIN_KEYS: Final = ("index", "key", "fulltext", "spatial")
+# Words by which these, too, leave rows out: a column that is added may be a key, and a period has a CHECK.
+LEAVES_OUT: Final = frozenset(("unique", "primary", "key", "check", "period", "partition"))
 
 Name = tuple[str, str]  # schema, or nothing, and table
 
@@ -151,23 +154,35 @@ def _renamed(tokens: _Tokens) -> SchemaStatement:
 def _altered(tokens: _Tokens, table: Name, is_ignore: bool) -> SchemaStatement:
     tables, renames, unlogged = [table], [], ""
     depth, before = 0, ""
+    alterations: list[list[str]] = [[]]
+    if not tokens.take("nowait") and tokens.take("wait"):
+        tokens.skip()
     while tokens.next:
         word = tokens.skip()
+        alterations[-1].append(word)
         depth += (word == "(") - (word == ")")
         if depth:
             pass
+        elif word == ",":
+            alterations.append([])
         elif word == "rename" and tokens.next not in ("column", "index", "key"):
             tokens.take("to", "as", "=")
             renames.append((table, tokens.full_name()))
         elif (before, word) in UNLOGGED:
             unlogged = f"{before} {word}".upper()
-        elif is_ignore and word in LEAVES_OUT:
-            unlogged = unlogged or "ALTER IGNORE"
         if word == "table" and not depth:  # EXCHANGE PARTITION p WITH TABLE t
             tables.append(tokens.full_name())
         before = word
     tables += [new for _, new in renames]
+    if is_ignore and not unlogged and not all(map(_keeps_rows, alterations)):
+        unlogged = "ALTER IGNORE"
     return SchemaStatement(tuple(tables), renames=tuple(renames), unlogged=unlogged)
+
+
+def _keeps_rows(alteration: Sequence[str]) -> bool:
+    """Of an ALTER IGNORE TABLE, by its words."""
+    verb, what = [*alteration, "", ""][:2]
+    return verb in KEEPS_ROWS and (what in PLAIN_KEYS or LEAVES_OUT.isdisjoint(alteration))
 
 
 def unquoted(name: str | None) -> str:

@@ -326,3 +326,26 @@ def test_a_rename_behind_a_string_that_ends_as_its_session_has_it_is_seen(
     sql(statement.format(other=other))
     followed.run()
     assert followed.held("t") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "what",
+    [
+        "MODIFY k VARCHAR(5) COLLATE utf8mb4_general_ci",
+        "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+        "ADD CHECK (k <> 'A')",
+    ],
+)
+def test_an_alter_that_leaves_rows_out_ends_the_source(
+    sql: Any, schema: str, followed: Followed, what: str
+) -> None:
+    sql("CREATE TABLE t (k VARCHAR(5) COLLATE utf8mb4_bin PRIMARY KEY)")
+    sql("INSERT INTO t VALUES ('a'), ('A')")
+    followed.run()
+    sql("ALTER IGNORE TABLE t ADD n INT, ADD INDEX i (n)")
+    followed.run()
+    sql(f"ALTER IGNORE TABLE t {what}")
+    assert len(sql("SELECT * FROM t")) < 2
+    with pytest.raises(CannotFollow, match=rf"ALTER IGNORE takes rows out of {schema}\.t"):
+        followed.run()
