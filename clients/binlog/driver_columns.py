@@ -6,7 +6,8 @@ PROVED BY  tests/binlog/test_binlog_unknown_types.py::test_a_compressed_column_o
 
 The driver reads nothing for a type that it does not know, takes what is there for the next column's, and then for names and keys.
 It takes the length of a name, or of an ENUM's value, for one of seven bits a byte: of 128 bytes and more it reads something else. And
-it takes values for UTF-8, whatever their column's character set is: here they stay bytes.
+it takes values for UTF-8, whatever their column's character set is: here they stay bytes. And it ends at a field behind the columns
+that it does not know: MySQL 9's of a VECTOR's dimensions.
 """
 
 from typing import Any, Final
@@ -17,7 +18,12 @@ from pymysqlreplication.column import Column
 from .row_images import BLOB_COMPRESSED, VARCHAR_COMPRESSED
 
 VECTOR: Final = 242  # MySQL 9's
+FIELDS_KNOWN: Final = range(1, 13)  # to the driver; its 128 is none of the log's
+CHECKSUM_BYTES: Final = 4
 METADATA_BYTES: Final = {BLOB_COMPRESSED: 1, VARCHAR_COMPRESSED: 2, VECTOR: 1}
+
+
+_fields_of_driver: Final = row_event.TableMapEvent._get_optional_meta_data
 
 
 class AnyColumn(Column):  # type: ignore[misc]  # it is untyped
@@ -32,8 +38,23 @@ class AnyColumn(Column):  # type: ignore[misc]  # it is untyped
 def teach() -> None:
     """The driver, once and for all."""
     row_event.Column = AnyColumn
+    row_event.TableMapEvent._get_optional_meta_data = fields_of
     row_event.TableMapEvent._read_column_names = names_of
     row_event.TableMapEvent._read_type_values = values_of
+
+
+def fields_of(told: Any) -> Any:
+    """As the driver reads them, from a packet without those that it does not know."""
+    packet, inner = told.packet, told.packet.packet
+    began, known = packet.read_bytes, b""
+    while packet.bytes_to_read() > CHECKSUM_BYTES:
+        start, kind = inner._position, packet.read(1)[0]
+        packet.advance(packet.read_length_coded_binary())
+        if kind in FIELDS_KNOWN:
+            known += inner._data[start : inner._position]
+    inner._data, inner._position = known + inner._data[inner._position :], 0
+    packet.read_bytes = began
+    return _fields_of_driver(told)
 
 
 def names_of(told: Any, length: int) -> list[str]:
