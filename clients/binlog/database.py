@@ -10,10 +10,12 @@ FLUSH TABLES WITH READ LOCK, between whose lines nothing commits.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from ssl import SSLSocket
 from typing import Any, Final, Self
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import CR
 from pymysql.converters import conversions
 from pymysql.cursors import SSCursor
 
@@ -63,15 +65,29 @@ class WatchedConnection(Connection):  # type: ignore[misc]  # it is untyped
     """Says that it is lost in words that `mysql-replication` does not know: that library would connect again by itself,
     from where it once began, and tell everything since then a second time."""
 
+    def __init__(self, **settings: Any) -> None:
+        self._needs_tls = bool(settings.get("ssl_ca"))
+        super().__init__(**settings)
+
     def connect(self, sock: Any = None) -> None:
+        where = self.unix_socket or f"{self.host}:{self.port}"
+        refused = f"the database at {where} offers no TLS, which --tls-ca asks for: give it a certificate, or leave --tls-ca out"
         try:
             super().connect(sock)
+        except pymysql.OperationalError as trouble:
+            if trouble.args[0] == CR.CR_SSL_CONNECTION_ERROR:
+                raise CannotFollow(refused) from trouble
+            raise
         except RuntimeError as trouble:  # a package is not there, which PyMySQL names
             raise CannotFollow(
-                f"the database at {self.unix_socket or f'{self.host}:{self.port}'} asks for the password in a way that PyMySQL can't "
+                f"the database at {where} asks for the password in a way that PyMySQL can't "
                 f"answer without TLS or another package: {trouble}. `pip install -e '.[binlog]'` has the one for MySQL's "
                 "caching_sha2_password, `pip install pymysql[ed25519]` the one for MariaDB's ed25519"
             ) from trouble
+        # PyMySQL before 1.2 goes on in plain text.
+        if self._needs_tls and not isinstance(self._sock, SSLSocket):
+            self._force_close()
+            raise CannotFollow(refused)
 
     def _read_packet(self, *arguments: Any, **named: Any) -> Any:
         try:
