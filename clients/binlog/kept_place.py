@@ -10,7 +10,7 @@ PROVED BY  tests/binlog/test_binlog_kept_place.py
 import json
 
 from .database import CannotFollow
-from .gtids import Position, WrongPosition, position_of
+from .gtids import MYSQL, Position, WrongPosition, position_of
 from .patterns import widened
 from .settings import INITIAL, NEVER, Settings
 
@@ -27,8 +27,9 @@ def as_kept(position: Position, flavor: str, settings: Settings) -> str:
     return json.dumps(told)
 
 
-def position_in(kept: str, flavor: str, settings: Settings) -> Position:
-    """CannotFollow where it is no position of this source and its tables. WrongPosition: it can't be read."""
+def position_in(kept: str, flavor: str, settings: Settings) -> Position | None:
+    """None where it says nothing: older builds kept that of a MySQL that had logged no transaction, and never went on from there.
+    CannotFollow where it is no position of this source and its tables. WrongPosition: it can't be read."""
     try:
         told = json.loads(kept)
         before, position = told["flavor"], position_of(told["flavor"], told["gtid"])
@@ -45,6 +46,8 @@ def position_in(kept: str, flavor: str, settings: Settings) -> Position:
             f"{settings.source} has followed a database of the kind {before} so far, and {settings.database} is of the "
             f"kind {flavor}: give the new one another --source, or start with --resnapshot"
         )
+    if flavor == MYSQL and not str(position):
+        return None
     if settings.snapshot == INITIAL:
         _refuse_unread(read, followed, settings)
     return position

@@ -18,7 +18,7 @@ from . import driver_columns
 from .binlog_stream import FOLLOWED, Interpreter
 from .changes import Event, Untold
 from .database import CannotFollow, SourceLost, WatchedConnection, login
-from .gtids import MARIADB
+from .gtids import MARIADB, MYSQL
 from .rollbacks import LeftOut
 from .settings import INITIAL, Settings
 
@@ -51,6 +51,14 @@ def _connect(**settings: Any) -> Connection:
     return WatchedConnection(**settings)
 
 
+def refuse_nowhere(flavor: str, position: str, where: str) -> None:
+    """The driver would take no position of MySQL's for "from now on"."""
+    if flavor == MYSQL and not position:
+        raise CannotFollow(
+            f"the database at {where} has logged no transaction yet (gtid_executed is empty): commit one, then start again"
+        )
+
+
 class BinlogStream:
     """Everything that was committed after a position."""
 
@@ -63,11 +71,7 @@ class BinlogStream:
         *,
         names_are_small: bool = False,
     ) -> None:
-        if flavor != MARIADB and not position:  # the driver would take that for "from now on"
-            raise CannotFollow(
-                f"the database at {settings.database} has logged no transaction yet (gtid_executed is empty): commit one, "
-                "then start again"
-            )
+        refuse_nowhere(flavor, position, settings.database)
         self._settings, self._position = settings, position
         self._interpreter = Interpreter(
             settings.tables,

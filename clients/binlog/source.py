@@ -32,7 +32,7 @@ from .database import CannotFollow, Database, SourceLost
 from .gtids import Position, WrongPosition, position_of
 from .kept_place import as_kept, position_in
 from .kept_positions import COMPACT, KeptPositions, latest_by_key, refuse_losing
-from .log_connection import BinlogStream
+from .log_connection import BinlogStream, refuse_nowhere
 from .patterns import selects
 from .reading import NotReadable
 from .records import Recorder, Topics, TopicTaken, told_columns
@@ -131,11 +131,9 @@ class BinlogSource:
                 self._is_under_way = True
                 self._clocks.well(Part.BEGINNING)
                 is_again = self._forgotten_at not in (None, NOWHERE)
-                position = (
-                    life.first_position(is_again=is_again)
-                    if kept is None
-                    else position_in(kept, database.flavor, settings)
-                )
+                position = None if kept is None else position_in(kept, database.flavor, settings)
+                if position is None:
+                    position = life.first_position(is_again=is_again)
                 until = database.now() if settings.stop_when_caught_up else None
                 try:
                     life.follow(position, until)
@@ -213,10 +211,13 @@ class _Incarnation:
         which of those rows are still there nobody knows."""
         settings, flavor = self._settings, self._database.flavor
         if settings.snapshot != INITIAL:
-            position = position_of(flavor, self._database.now())
+            text = self._database.now()
+            refuse_nowhere(flavor, text, settings.database)
+            position = position_of(flavor, text)
             self._commit(position)
             return position
         text = self._database.begin_snapshot()
+        refuse_nowhere(flavor, text, settings.database)
         self._source._step("snapshot-began")
         position = position_of(flavor, text)
         ts_ms = int(time.time() * 1_000)
