@@ -3,14 +3,20 @@
     group = TransactionGroup("orders-to-lake", AdminApi.of_dev(bootstrap))
     member = GroupMember(bootstrap, group.name, "task-3")     # in each writer
     member.begin(); member.produce("lake", value=b"a row"); wrote = member.wrote()
-    group.commit(42, [wrote])                                 # in the driver, with those of all: all or none, once for 42
-    member.finish("commit")                                   # in each writer: go on with the next one
+    decision = group.commit(42, [wrote])                      # in the driver, with those of all: all or none, once for 42
+    member.finish(decision)                                   # in each writer: go on with the next one
 
 A driver that died asks `group.decision(42)`: commit, abort, undecided or forgotten. After "undecided" start the
 members anew (`start`) before doing the work again: that fences an end that may still be under way.
+
+INVARIANT  a member commits what a decision names it for, by its producer id and epoch, and nothing else.
+PREVENTS   one writer's rows that are read, and those of the others of its number that never are: each of them can have librdkafka
+           commit its transaction by itself, and the coordinator does.
+PROVED BY  tests/clients/test_transactional_groups.py::test_no_member_is_committed_before_its_number_is_decided
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -225,8 +231,9 @@ class GroupMember:
         self._was_started = False
         self._is_to_start = True  # before it writes
         self._is_writing = False
-        self._is_named = False  # by what `wrote` told: a driver may end its transaction
         self._may_have_moved = False  # to another epoch: after an abort librdkafka may
+        self._wrote: MemberWrote | None = None  # as `wrote` told it: a driver may end that
+        self._committed: deque[int] = deque(maxlen=DECISIONS_MAX)  # numbers, under this identity
         self._deliveries = _Deliveries(self._client)
 
     @property
@@ -241,6 +248,7 @@ class GroupMember:
             self._identified = self._new_producer()
         self._was_started = True
         self._identified.start()
+        self._committed.clear()
         self._is_to_start = self._may_have_moved = False
 
     def begin(self) -> None:
@@ -251,7 +259,7 @@ class GroupMember:
         self._deliveries = _Deliveries(self._client)
         self._is_writing = False
         self.producer.begin_transaction()
-        self._is_named = False
+        self._wrote = None
 
     def produce(self, topic: str, **message: Any) -> None:
         """As `Producer.produce`; waits while librdkafka's queue is full. OutputRefused for what no broker takes."""
@@ -304,23 +312,43 @@ class GroupMember:
             )
         if not self._is_writing:
             return None
+        self._wrote = self._who()
+        return self._wrote
+
+    def _who(self) -> MemberWrote:
         identity = self._identified.identity(fresh=self._may_have_moved)
         self._may_have_moved = False
-        self._is_named = True
         return MemberWrote(self.name, *identity)
 
-    def finish(self, outcome: str) -> None:
-        """Have librdkafka know what was decided, commit or abort. KafkaException when it is not what the cluster decided."""
-        if outcome not in (COMMIT, ABORT):
-            raise ValueError(
-                f"finish takes {COMMIT!r} or {ABORT!r}, not {outcome!r}: the transaction stays open. Ask the driver what was "
-                f"decided; where nothing is, start the member anew"
-            )
-        was_to_start = self._is_to_start or (outcome == ABORT and self._is_named)
+    def finish(self, decided: Decision | str) -> None:
+        """Have librdkafka know what `TransactionGroup` gave; or "abort", whatever was decided. ValueError, and the transaction stays
+        open, where that is no commit of what this member wrote. KafkaException when it is not what the cluster decided."""
+        commit = self._commit_in(decided)
+        was_to_start = self._is_to_start or (commit is None and self._wrote is not None)
         self._is_to_start = True  # unless it ends well
-        if outcome == COMMIT:
+        if commit is not None:
             retrying(lambda: self.producer.commit_transaction(5.0), FINISH_S)
+            self._committed.append(commit.number)
         else:
             self._may_have_moved = True
             retrying(lambda: self.producer.abort_transaction(5.0), FINISH_S)
         self._is_to_start = was_to_start
+
+    def _commit_in(self, decided: Decision | str) -> Decision | None:
+        """None for an abort."""
+        if decided == ABORT or (isinstance(decided, Decision) and decided.outcome == ABORT):
+            return None
+        if not isinstance(decided, Decision) or decided.outcome != COMMIT:
+            raise ValueError(
+                f"finish takes a decision of its group to commit or abort, or {ABORT!r}, not {decided!r}: the transaction stays open. "
+                "Ask the driver for what was decided; where nothing is, start the member anew"
+            )
+        named = [MemberWrote(*each) for each in decided.members]
+        if self._is_writing and (
+            decided.number in self._committed or (self._wrote or self._who()) not in named
+        ):
+            raise ValueError(
+                f"number {decided.number} was committed without what {self.name} has written now: that stays open. Take the decision "
+                f"of its own number; if that is this one, it was decided before, and {self.name} has to finish({ABORT!r})"
+            )
+        return decided

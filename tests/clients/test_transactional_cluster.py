@@ -102,9 +102,9 @@ class Job:
                 for member in self.members:
                     member.begin()
                     member.produce(self.topic, value=f"{number}/{member.name}".encode())
-                self.group.commit(number, [member.wrote() for member in self.members])
+                decided = self.group.commit(number, [member.wrote() for member in self.members])
                 for member in self.members:
-                    member.finish("commit")
+                    member.finish(decided)
             except (KafkaException, RuntimeError, AdminRefused, TimeoutError):
                 self.members = []
                 continue

@@ -1,7 +1,9 @@
 """What a member of a transaction group does next, by what it is told; with producers that are lists."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import pytest
@@ -9,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from fencepost.clients.transactional import (
     AdminApi,
     DecidedBefore,
+    Decision,
     GroupMember,
     MemberWrote,
     OutputRefused,
@@ -96,6 +99,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Incarnation]:
     return Incarnation.made
 
 
+def committed(number: int, *members: Any) -> Decision:
+    return Decision(number=number, outcome="commit", members=members)
+
+
 def started() -> GroupMember:
     member = GroupMember("nowhere:1", "job", "m")
     member.start()
@@ -129,7 +136,7 @@ def test_a_member_of_which_no_driver_was_told_goes_on_as_it_is(made) -> None:
     assert member.wrote() is None
     member.finish("abort")
     assert written(member) == MemberWrote("m", 7, 0)
-    member.finish("commit")
+    member.finish(committed(1, MemberWrote("m", 7, 0)))
     assert written(member) == MemberWrote("m", 7, 0)
     assert len(made) == 1
 
@@ -138,7 +145,7 @@ def test_a_member_that_nobody_started_starts_itself(made) -> None:
     """So the example in `groups.py` has it; librdkafka said "Operation not valid in state Init"."""
     member = GroupMember("nowhere:1", "job", "m")
     assert written(member) == MemberWrote("m", 7, 0)
-    member.finish("commit")
+    member.finish(committed(1, MemberWrote("m", 7, 0)))
     assert written(member) == MemberWrote("m", 7, 0)
     assert len(made) == 1
 
@@ -152,26 +159,75 @@ def test_a_member_is_started_anew_as_the_readme_says(made) -> None:
     assert [each.is_started for each in made] == [True, True]
 
 
-@pytest.mark.parametrize("outcome", ["commit", "abort"])
-def test_a_member_whose_end_failed_begins_anew(made, outcome: str) -> None:
+@pytest.mark.parametrize("decided", [committed(1, MemberWrote("m", 7, 0)), "abort"])
+def test_a_member_whose_end_failed_begins_anew(made, decided: Any) -> None:
     """Its producer is of no use any more, as when a commit that is told was decided to be an abort."""
     member = started()
     member.begin()
     member.produce("lake", value=b"x")
     made[0].end_raises = KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True))
     with pytest.raises(KafkaException, match="INVALID_TXN_STATE"):
-        member.finish(outcome)
+        member.finish(decided)
     assert written(member) == MemberWrote("m", 7, 1)
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("outcome", ["undecided", "Commit", "rollback", None])
-def test_a_member_is_finished_by_a_decision_and_by_nothing_else(outcome: Any) -> None:
-    """All of these were an abort."""
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("undecided", "Commit", "rollback", None),  # were an abort
+        "commit",  # was one of this member alone, whatever was decided
+        Decision(number=2, outcome="undecided", members=(MemberWrote("m", 7, 0),)),
+        Decision(number=2, outcome="forgotten", members=(MemberWrote("m", 7, 0),)),
+    ],
+)
+def test_a_member_is_finished_by_a_decision_and_by_nothing_else(told: Any) -> None:
     member = started()
     written(member)
-    with pytest.raises(ValueError, match=f"finish takes 'commit' or 'abort', not {outcome!r}"):
-        member.finish(outcome)
+    said = rf"finish takes a decision .* or 'abort', not {re.escape(repr(told))}: .*stays open"
+    with pytest.raises(ValueError, match=said):
+        member.finish(told)
+    member.finish(committed(2, MemberWrote("m", 7, 0)))
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    "decided",
+    [
+        committed(2),
+        committed(2, MemberWrote("n", 7, 0), MemberWrote("m", 8, 0)),
+        committed(2, MemberWrote("m", 7, 1)),
+        committed(1, MemberWrote("m", 7, 0)),  # the number before, of the same identity
+    ],
+)
+def test_a_decision_that_does_not_name_what_was_written_commits_nothing(decided: Decision) -> None:
+    member = started()
+    written(member)
+    member.finish(committed(1, MemberWrote("m", 7, 0)))
+    written(member)
+    said = rf"^number {decided.number} was committed without what m has written now: .*finish\('abort'\)"
+    with pytest.raises(ValueError, match=said):
+        member.finish(decided)
+    member.finish(committed(2, MemberWrote("m", 7, 0)))
+
+
+@pytest.mark.usefixtures("made")
+def test_a_decision_to_abort_and_one_of_a_silent_member_are_taken() -> None:
+    member = started()
+    member.begin()
+    member.finish(committed(1, MemberWrote("n", 7, 0)))
+    assert written(member) == MemberWrote("m", 7, 0)
+    member.finish(Decision(number=2, outcome="abort"))
+    assert written(member) == MemberWrote("m", 7, 1)
+
+
+@pytest.mark.usefixtures("made")
+def test_a_member_that_did_not_ask_who_it_is_is_found_in_a_decision_that_came_as_json() -> None:
+    member = started()
+    member.begin()
+    member.produce("lake", value=b"x")
+    sent = json.dumps(asdict(committed(1, MemberWrote("m", 7, 0))))
+    member.finish(Decision(**json.loads(sent)))
 
 
 @pytest.mark.usefixtures("made")

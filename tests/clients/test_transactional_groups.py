@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from fencepost.clients.transactional import (
     AdminRefused,
     DecidedBefore,
+    Decision,
     GroupMember,
     MemberWrote,
     TransactionGroup,
@@ -43,9 +44,9 @@ class Job:
                 member.produce(self.topic, value=f"{text}{number}".encode())
         return [member.wrote() for member in self.members]
 
-    def finish(self, outcome: str) -> None:
+    def finish(self, decided: Decision | str) -> None:
         for member in self.members:
-            member.finish(outcome)
+            member.finish(decided)
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[str]:
@@ -61,8 +62,9 @@ def test_all_writers_of_a_number_are_read_or_none(node, group, topic) -> None:
     for number, outcome in enumerate(("commit", "abort", "commit")):
         wrote = job.write("abc"[number])
         end = job.group.commit if outcome == "commit" else job.group.abort
-        assert end(number, wrote).is_new
-        job.finish(outcome)
+        decided = end(number, wrote)
+        assert decided.is_new
+        job.finish(decided)
     assert read(node.bootstrap, topic, 4) == ["a0", "a1", "c0", "c1"]
 
 
@@ -71,8 +73,9 @@ def test_a_writer_that_wrote_nothing_is_left_out(node, group, topic) -> None:
     job = Job(node, group, topic)
     wrote = job.write("x", silent=1)
     assert wrote[1] is None
-    assert [each.member for each in job.group.commit(1, wrote).members] == ["w0"]
-    job.finish("commit")
+    decided = job.group.commit(1, wrote)
+    assert [each.member for each in decided.members] == ["w0"]
+    job.finish(decided)
     assert read(node.bootstrap, topic, 1) == ["x0"]
 
 
@@ -81,8 +84,7 @@ def test_members_that_cannot_tell_who_they_are_are_looked_up(node, group, topic)
     job = Job(node, group, topic)
     wrote = job.write("x")
     assert list(job.group.members().values()) == wrote
-    job.group.commit(1, job.group.members().values())
-    job.finish("commit")
+    job.finish(job.group.commit(1, job.group.members().values()))
     assert read(node.bootstrap, topic, 2) == ["x0", "x1"]
 
 
@@ -101,8 +103,9 @@ def test_a_member_may_be_any_client_that_knows_transactions(node, group, topic) 
                     wrote = job.write(f"n{number}-")
                     members = job.group.members()
                     assert members["w0"] == wrote[0]
-                    assert job.group.commit(number, members.values()).is_new
-                    job.finish("commit")
+                    decided = job.group.commit(number, members.values())
+                    assert decided.is_new
+                    job.finish(decided)
 
     asyncio.run(other())
     assert read(node.bootstrap, topic, 4) == ["n0-0", "n1-0", "other0", "other1"]
@@ -122,6 +125,23 @@ def test_a_driver_that_died_finds_out_and_does_not_commit_twice(node, group, top
     assert before.value.decision.members == tuple(wrote)
     restarted.finish("abort")
     assert read(node.bootstrap, topic, 2) == ["first0", "first1"]
+
+
+def test_no_member_is_committed_before_its_number_is_decided(node, group, topic) -> None:
+    """1. A writer is told "commit", or is handed a number that is undecided, or the one before. 2. Its driver commits: with what that
+    writer did alone, it would be refused, and half of the number be read for ever."""
+    create(node.bootstrap, topic)
+    job = Job(node, group, topic)
+    before = job.group.commit(41, job.write("first"))
+    job.finish(before)
+    wrote = job.write("second")
+    for early in ("commit", job.group.decision(42), before):
+        with pytest.raises(ValueError, match="stays open"):
+            job.members[0].finish(early)
+    decided = job.group.commit(42, wrote)
+    assert decided.is_new
+    job.finish(job.group.decision(42))
+    assert read(node.bootstrap, topic, 4) == ["first0", "first1", "second0", "second1"]
 
 
 def test_a_repeated_end_is_told_of_its_own_decision(node, group, topic) -> None:
@@ -144,12 +164,11 @@ def test_one_fenced_writer_keeps_the_others_from_being_committed(node, group, to
     assert refused.value.error == "PRODUCER_FENCED"
     assert job.group.decision(1).outcome == "undecided"
     with pytest.raises(KafkaException):
-        job.members[0].finish("commit")
+        job.members[0].finish("abort")
     job.members[1].finish("abort")
     job.members[0] = GroupMember(node.bootstrap, group, "w0")
     job.members[0].start()
-    assert job.group.commit(1, job.write("kept")).is_new
-    job.finish("commit")
+    job.finish(job.group.commit(1, job.write("kept")))
     assert read(node.bootstrap, topic, 2) == ["kept0", "kept1"]
 
 
@@ -178,8 +197,7 @@ def test_a_commit_that_comes_late_does_not_end_what_is_written_after_an_abort(
     with pytest.raises(AdminRefused, match=r"member w0 of .* was fenced"):
         job.group.commit(1, late)
     writer.produce(topic, value=b"b half")
-    job.group.commit(2, [writer.wrote()])
-    job.finish("commit")
+    job.finish(job.group.commit(2, [writer.wrote()]))
     assert read(node.bootstrap, topic, 2) == ["a half", "b half"]
 
 
@@ -193,8 +211,7 @@ def test_a_member_that_is_started_anew_goes_on_and_what_it_wrote_before_is_gone(
     job.members[0].start()
     with pytest.raises(AdminRefused, match=r"member w0 of .* was fenced"):
         job.group.commit(1, before)
-    job.group.commit(1, job.write("after"))
-    job.finish("commit")
+    job.finish(job.group.commit(1, job.write("after")))
     assert read(node.bootstrap, topic, 1) == ["after0"]
 
 
