@@ -64,8 +64,13 @@ def emptied_by(
             continue
         emptied.append(before)
         if rows_are_read and selects(patterns, *after):
+            if_there = (
+                ", if it was there (IF EXISTS: the log does not say)"
+                if found.renames_if_there
+                else ""
+            )
             raise CannotFollow(
-                f"{'.'.join(before)} was renamed to {'.'.join(after)}, which is followed: the rows that it had are in no topic of "
+                f"{'.'.join(before)} was renamed to {'.'.join(after)}, which is followed{if_there}: the rows that it had are in no topic of "
                 f"that name. To go on {ANEW}. (Tools that change a table by copying it end with such a RENAME.)"
             )
     return [each for each in emptied if each in watched]

@@ -44,6 +44,7 @@ class SchemaStatement(NamedTuple):
     tables: tuple[Name, ...] = ()  # all that it names; none of an index's, a view's, a database's
     empties: tuple[Name, ...] = ()  # TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE
     renames: tuple[tuple[Name, Name], ...] = ()
+    renames_if_there: bool = False  # IF EXISTS: it is logged where nothing was renamed, too
     drops_schema: str = ""
     unlogged: str = ""  # the words of UNLOGGED that are in it
     fills: bool = False  # CREATE TABLE … SELECT: as rows it is logged without the SELECT
@@ -116,12 +117,13 @@ def _read(tokens: _Tokens) -> SchemaStatement:
         return SchemaStatement(drops_schema=tokens.name())
     if not tokens.take("table", "tables") and verb != "truncate":
         return SchemaStatement()
-    _if_exists(tokens)
+    is_conditional = _if_exists(tokens)
     if verb == "rename":
-        return _renamed(tokens)
+        return _renamed(tokens)._replace(renames_if_there=is_conditional)
     tables = [tokens.full_name()]
     if verb == "alter":
-        return _altered(tokens, tables[0], "ignore" in marks)
+        altered = _altered(tokens, tables[0], "ignore" in marks)
+        return altered._replace(renames_if_there=is_conditional and bool(altered.renames))
     while verb == "drop" and tokens.take(","):
         tables.append(tokens.full_name())
     empties = verb in ("drop", "truncate") or replaces
@@ -131,10 +133,11 @@ def _read(tokens: _Tokens) -> SchemaStatement:
     )
 
 
-def _if_exists(tokens: _Tokens) -> None:
-    if tokens.take("if"):
-        tokens.take("not")
-        tokens.take("exists")
+def _if_exists(tokens: _Tokens) -> bool:
+    if not tokens.take("if"):
+        return False
+    tokens.take("not")
+    return bool(tokens.take("exists"))
 
 
 def _renamed(tokens: _Tokens) -> SchemaStatement:

@@ -104,7 +104,12 @@ def test_what_fills_a_table_and_what_versions_it_is_seen(sql, fills, versions) -
         ("RENAME TABLE t TO s.u", schema(T, U, renames=((T, U),))),
         (
             "rename tables if exists t wait 5 to s.u, s.u nowait to `t`",
-            schema(T, U, U, T, renames=((T, U), (U, T))),
+            schema(T, U, U, T, renames=((T, U), (U, T)), renames_if_there=True),
+        ),
+        ("ALTER TABLE IF EXISTS t ADD i INT", schema(T)),
+        (
+            "ALTER TABLE IF EXISTS t RENAME s.u",
+            schema(T, U, renames=((T, U),), renames_if_there=True),
         ),
         ("ALTER ONLINE TABLE t ADD i INT, RENAME AS s.u", schema(T, U, renames=((T, U),))),
         ("ALTER TABLE t WAIT 5 RENAME s.u", schema(T, U, renames=((T, U),))),
