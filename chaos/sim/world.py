@@ -262,13 +262,14 @@ class World:
         """Meanwhile, as the test: whatever it raises ends the run."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(self.ended)
+        is_well = False
         try:
             yield
-        except BaseException:  # noqa: BLE001 - the run has ended, or will: it is raised again
+            is_well = True
+        finally:
             task.cancel()
-            raise
-        task.cancel()
-        await asyncio.wait([task])
+            if is_well:  # else the run has ended, and nobody waits any more
+                await asyncio.wait([task])
 
     def ended(self, task: "asyncio.Task[None]") -> None:
         """Of a task of the test that nobody waits for."""
