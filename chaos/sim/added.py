@@ -118,15 +118,7 @@ class AddedRun:
         await self.world.on(env, create_topic(Admin(wire, self.nodes, TOPIC), TOPIC, 1))
         places = [(int(n), (node_name(n), CLIENT_PORT)) for n in self.nodes.ids]
         self.client = AddedClient(env, places, self._ask_admin, self._coordinator)
-        async with self.world.beside(self._sweep()):
-            await self._until_still()
-            await self._on(self._verify(wire))
-        await self.nodes.until_whole()
-        self.watch.sweep(producers=True)
-        self.watch.compare_bytes()
-        self.watch.compare_tables()
-
-    async def _until_still(self) -> None:
+        sweeping = self.world.beside(self._sweep())
         async with asyncio.TaskGroup() as tasks:
             for name in self._names():
                 if self.plan.keeps_client(name) and name.startswith("job"):
@@ -145,6 +137,13 @@ class AddedRun:
                 await self._on(self._until_all_decided())
             for each in checking:
                 each.cancel()
+        await self._on(self._verify(wire))
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self.nodes.until_whole()
+        self.watch.sweep(producers=True)
+        self.watch.compare_bytes()
+        self.watch.compare_tables()
 
     async def _sweep(self) -> None:
         while True:

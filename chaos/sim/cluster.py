@@ -133,12 +133,7 @@ class ClusterRun:
         configs = None if self.deleting is None else self.deleting.configs
         await self._on(admin.client.env, create_topic(admin, TOPIC, PARTITIONS, configs))
         self._make_clients()
-        async with self.world.beside(self._sweep()):
-            await self._until_still(admin)
-        await self._judge()
-
-    async def _until_still(self, admin: Admin) -> None:
-        """Load and faults, and what comes behind them, until nothing is under way."""
+        sweeping = self.world.beside(self._sweep())
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
@@ -171,6 +166,9 @@ class ClusterRun:
                 fetcher.stopping = True
             if self.deleting is not None:
                 await self.deleting.settle(self._on, CONVERGE_S)
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self._judge()
 
     async def _sweep(self) -> None:
         while True:

@@ -89,13 +89,15 @@ class ClusterFaults:
             self.world, self._plan, usual, pause=lambda rng: rng.uniform(*PAUSE_S)
         )
         schedule.begin(seconds)
-        async with self.world.beside(self._keep_up()):
-            while (strike := await schedule.next()) is not None:
-                if len(self._running) < (self._plan.at_once or AT_ONCE_MAX):
-                    schedule.strikes(strike)
-                    task = asyncio.ensure_future(self._inject(strike))
-                    self._running.add(task)
-                    task.add_done_callback(self._ended)
+        keeper = self.world.beside(self._keep_up())
+        while (strike := await schedule.next()) is not None:
+            if len(self._running) < (self._plan.at_once or AT_ONCE_MAX):
+                schedule.strikes(strike)
+                task = asyncio.ensure_future(self._inject(strike))
+                self._running.add(task)
+                task.add_done_callback(self._ended)
+        keeper.cancel()
+        await asyncio.wait([keeper])
 
     async def _inject(self, strike: Strike) -> None:
         DICE.set(strike.rng)

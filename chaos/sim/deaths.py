@@ -7,6 +7,7 @@ PROVED BY  tests/sim/test_deaths.py::test_an_error_that_no_disk_has_made_ends_th
 """
 
 from fencepost.cluster.base.errors import LogDamaged, Trouble
+from fencepost.cluster.base.exit_codes import CannotRun
 from fencepost.cluster.metadata.codec import CommandUnreadable
 from fencepost.cluster.metadata.snapshot import SnapshotUnreadable
 
@@ -19,7 +20,7 @@ def may_end_a_node(
     """`rotten`: bits of this disk have flipped; `older`: the node is of a build that does not know all."""
     if isinstance(reason, LogDamaged):
         return rotten
-    if isinstance(reason, CommandUnreadable | SnapshotUnreadable):
+    if isinstance(reason, CommandUnreadable | SnapshotUnreadable | CannotRun):
         return older
     if isinstance(reason, OSError):
         return reason.errno in disk.failed

@@ -187,11 +187,7 @@ class TransactionsRun:
         self.all.make(self.workloads)
         for scene in self.scenes:
             scene.make()
-        async with self.world.beside(self._sweep()):
-            await self._until_still(admin)
-        await self._judge()
-
-    async def _until_still(self, admin: Admin) -> None:
+        sweeping = self.world.beside(self._sweep())
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(self._on(each.client.env, each.run())) for each in self.clients
@@ -204,6 +200,9 @@ class TransactionsRun:
             async with admin.a_person_helps(self.watch.given_up):
                 await self._converge(running)
             await asyncio.wait([churning])
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        await self._judge()
 
     async def _sweep(self) -> None:
         while True:

@@ -11,8 +11,7 @@ PROVED BY  tests/sim/test_determinism.py::test_one_more_draw_on_one_disk_leaves_
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
@@ -257,19 +256,11 @@ class World:
 
         disk.on_operation = maybe_strike
 
-    @asynccontextmanager
-    async def beside(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-        """Meanwhile, as the test: whatever it raises ends the run."""
+    def beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A task of the test, until somebody cancels it: whatever it raises ends the run."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(self.ended)
-        is_well = False
-        try:
-            yield
-            is_well = True
-        finally:
-            task.cancel()
-            if is_well:  # else the run has ended, and nobody waits any more
-                await asyncio.wait([task])
+        return task
 
     def ended(self, task: "asyncio.Task[None]") -> None:
         """Of a task of the test that nobody waits for."""

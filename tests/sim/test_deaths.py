@@ -18,8 +18,6 @@ from fencepost.replication.log.log import Log
 
 EIO, GONE = OSError(errno.EIO, "x"), FileNotFoundError(errno.ENOENT, "x")
 FAULTS = ("kill", "pause", "isolate")
-# A run that ends in the middle leaves a TaskGroup that would wait for its tasks.
-ENDS_EARLY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -72,7 +70,6 @@ def run(seed: int, campaign: str = "cluster") -> str:
     return run_plan(Plan(campaign=campaign, seed=seed, faults=FAULTS)).failure
 
 
-@ENDS_EARLY
 @pytest.mark.slow
 def test_an_error_that_no_disk_has_made_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others led, and at the end a person restarted it: a race of a deletion with a read would have passed."""
@@ -92,7 +89,6 @@ def test_an_error_that_no_disk_has_made_ends_the_run(monkeypatch: pytest.MonkeyP
     assert "its disk has never failed" in said
 
 
-@ENDS_EARLY
 @pytest.mark.slow
 @pytest.mark.parametrize("campaign", ["cluster", "transactions"])
 def test_a_sweep_that_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch, campaign: str) -> None:
