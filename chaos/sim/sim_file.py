@@ -56,8 +56,10 @@ class SimFile:
                 self._disk.machine.name, "disk.full", path=self.path, size=len(data)
             )
             self._half_written(position, data)
-            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
-            raise self._disk.machine.fails_with(full)
+            # With a name in this frame it would hold itself, and with it this file, open for ever.
+            raise self._disk.machine.fails_with(
+                OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            )
         try:
             self._disk.attempt(kind, self.path, at=position, size=len(data), crc=zlib.crc32(data))
         except OSError:

@@ -21,14 +21,13 @@ AGAIN = "was deleted and created again"
 
 
 class Stream:
-    """A query's tasks and its driver, to one topic."""
+    """A query's tasks and its driver, to one topic, or to whichever each row names."""
 
-    def __init__(self, node: Served, topic: str, **said: str) -> None:
+    def __init__(self, node: Served, topic: str | None, **said: str) -> None:
         quick = {"kafka.topic.metadata.propagation.max.ms": "500", **said}
-        self.node, self.topic = node, topic
-        self.options: WriteOptions = write_options(
-            {**node.writing, "topic": topic, **quick}, STREAM_SINK
-        )
+        of_all = {} if topic is None else {"topic": topic}
+        self.node, self.topic = node, topic or ""
+        self.options: WriteOptions = write_options({**node.writing, **of_all, **quick}, STREAM_SINK)
 
     def place(self, partition: int) -> Place:
         return place_in_stream(Task(partition, 0, f"query-{self.topic}", 0), None, self.topic)
@@ -131,7 +130,7 @@ def test_a_topic_that_the_brokers_make_for_the_first_row_is_written_to(
 
 def test_each_topic_that_rows_name_is_looked_at(node: Served, fresh: Callable[[str], str]) -> None:
     one, other = fresh("one"), fresh("other")
-    stream = Stream(node, "")
+    stream = Stream(node, None)
     rows = [pa.record_batch({"value": ["a"], "topic": [each]}) for each in (one, other)]
     told = stream.task(0, iter(rows))
     assert told.topics.keys() == {one, other}
