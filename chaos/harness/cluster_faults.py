@@ -58,8 +58,8 @@ class Faults:
             raise
 
     def _run(self, seconds: float, faults: Mapping[str, "Fault"]) -> None:
+        self.load.progress()  # a group takes seconds to form, and they are no time for faults
         deadline = time.monotonic() + seconds
-        self.load.progress()
         while time.monotonic() < deadline:
             name = self.rng.choice(list(faults))
             self.counts[name] += 1

@@ -17,11 +17,14 @@ from .disk import MachineDisk
 def may_end_a_node(
     disk: MachineDisk, reason: BaseException, *, rotten: bool = False, older: bool = False
 ) -> bool:
-    """`rotten`: bits of this disk have flipped; `older`: the node is of a build that does not know all."""
+    """`rotten`: bits of this disk have flipped, or what it had long ago was put back; `older`: the node is of a build that does
+    not know all."""
     if isinstance(reason, LogDamaged):
         return rotten
-    if isinstance(reason, CommandUnreadable | SnapshotUnreadable | CannotRun):
+    if isinstance(reason, CommandUnreadable | SnapshotUnreadable):
         return older
+    if isinstance(reason, CannotRun):  # its build is refused, or a folder of before that was put back
+        return older or rotten
     if isinstance(reason, OSError):
         return reason.errno in disk.failed
     return isinstance(reason, Trouble) and bool(disk.failed)
