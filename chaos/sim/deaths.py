@@ -23,7 +23,9 @@ def may_end_a_node(
         return rotten
     if isinstance(reason, CommandUnreadable | SnapshotUnreadable):
         return older
-    if isinstance(reason, CannotRun):  # its build is refused, or a folder of before that was put back
+    if isinstance(
+        reason, CannotRun
+    ):  # its build is refused, or a folder of before that was put back
         return older or rotten
     if isinstance(reason, OSError):
         return reason.errno in disk.failed
