@@ -61,12 +61,8 @@ def owed(history: Txns, found: Mapping[str, str | None]) -> Txns:
     left = []
     landed: dict[int, str] = {}
     for op in history:
-        at_once = {
-            topic: life for topic, (life, since_s) in lived_on.items() if since_s <= op.began_s
-        }
-        sends = {
-            sent.value: _resolved(sent, polled_at, at_once) for sent in op.sends
-        }  # the last of each
+        # The last of each.
+        sends = {each.value: _resolved(each, op, polled_at, lived_on) for each in op.sends}
         landed |= {sent.value: sent.key for sent in sends.values()}
         kept = [sent for sent in sends.values() if _lives(sent.key, living)]
         left.append(replace(op, sends=kept))
@@ -105,12 +101,15 @@ def _lives(key: str, living: set[str]) -> bool:
     return LIFE not in key or key.rpartition("-")[0] in living
 
 
-def _resolved(sent: Sent, polled_at: Mapping[int, str], lived_on: Mapping[str, str]) -> Sent:
+def _resolved(
+    sent: Sent, op: Txn, polled_at: Mapping[int, str], lived_on: Mapping[str, tuple[str, float]]
+) -> Sent:
     """Where it was read; or in the topic that was there when it was sent, and is for ever."""
     key = polled_at.get(sent.value)
     topic, _, rest = sent.key.partition(LIFE)
     if key is None and topic in lived_on and rest.startswith(f"{ANY}-"):
-        key = f"{topic}{LIFE}{lived_on[topic]}-{rest.rpartition('-')[2]}"
+        life, since_s = lived_on[topic]
+        key = f"{topic}{LIFE}{life}-{rest.rpartition('-')[2]}" if since_s <= op.began_s else None
     if key is None or not _may_be(sent.key, key):
         return sent
     return sent._replace(key=key)

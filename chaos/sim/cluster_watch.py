@@ -314,8 +314,7 @@ class ClusterWatch:
             )
         )
         if producers and log.log_start_offset == 0:
-            states = {each.producer_id: known_of(each) for each in partition.producers.states()}
-            self.report(producer_state.check(node_id, key, parsed.producers(), states))
+            self.report(producer_state.check(node_id, key, parsed.producers(), known_of(log)))
 
     def _parsed(self, node_id: int, name: TopicPartition, log: Log) -> ParsedLog:
         parsed = self._logs.get((node_id, name))

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from fencepost.cluster.base.ids import BrokerId
+from fencepost.replication.log.log import Log
 from fencepost.replication.partition import Partition
 
 from ..checkers.history import Anomaly
@@ -25,8 +26,7 @@ def compare_producers(key: str, members: Iterable[tuple[BrokerId, Partition]]) -
         log = partition.log
         end = log.log_end_offset if end is None else end
         if log.log_start_offset and log.log_end_offset == end:
-            states = log.producers.states()
-            known[node_id] = {each.producer_id: known_of(each) for each in states}
+            known[node_id] = known_of(log)
     found = []
     for (one, ours), (other, theirs) in pairwise(known.items()):
         for producer in differing(ours, theirs):
@@ -46,12 +46,16 @@ def know_their_logs(
     for node_id, partition in members:
         parsed = ParsedLog(partition.log)
         parsed.up_to_now(find(node_id))
-        states = {each.producer_id: known_of(each) for each in partition.log.producers.states()}
-        found += lacking(node_id, key, parsed.producers(), states)
+        found += lacking(node_id, key, parsed.producers(), known_of(partition.log))
     return found
 
 
-def known_of(state: Any) -> Known:
+def known_of(log: Log) -> dict[int, Known]:
+    """All producers that this node knows of it."""
+    return {each.producer_id: _known(each) for each in log.producers.states()}
+
+
+def _known(state: Any) -> Known:
     window = (
         (each.first_sequence, each.last_sequence, each.first_offset, each.last_offset)
         for each in state.batches

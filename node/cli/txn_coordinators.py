@@ -8,7 +8,7 @@ PROVED BY  tests/node/test_cli_txn_moves.py::test_a_transaction_that_moves_while
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from fencepost.cluster.base.errors import ErrorCode, Trouble
 from fencepost.cluster.base.ids import NO_LEADER, TRANSACTION_STATE_TOPIC, BrokerId
@@ -20,7 +20,7 @@ from .cluster import Failed
 from .leading import of_now
 from .txn_reading import AGAIN_S, PAUSE_S, ask_to_describe, list_ids, undescribed
 from .txn_sentences import Transaction
-from .wire import PAGE, Wire
+from .wire import Wire, described_topics
 
 Leaders = Mapping[int, tuple[BrokerId, int]]  # partition -> node, leader epoch
 # What is said of an id by whoever has read the part of the log that it belongs to.
@@ -64,28 +64,13 @@ def _look(
 
 def _leaders_of_log(wire: Wire) -> Leaders:
     found: dict[int, tuple[BrokerId, int]] = {}
-    cursor: Any = None
-    while True:
-        page = wire.ask(
-            ApiKey.describe_topic_partitions,
-            topics=[{"name": TRANSACTION_STATE_TOPIC}],
-            response_partition_limit=PAGE,
-            cursor=cursor,
-        )
-        for topic in page.topics:
-            if topic.error_code not in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
-                why = topic.error_code.name.upper()
-                raise Failed(f"nobody tells who leads {TRANSACTION_STATE_TOPIC} ({why})")
-            if topic.name == TRANSACTION_STATE_TOPIC:
-                found |= {
-                    e.partition_index: (e.leader_id, e.leader_epoch) for e in topic.partitions
-                }
-        if page.next_cursor is None:
-            return found
-        cursor = {
-            "topic_name": page.next_cursor.topic_name,
-            "partition_index": page.next_cursor.partition_index,
-        }
+    for topic in described_topics(wire, [TRANSACTION_STATE_TOPIC]):
+        if topic.error_code not in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
+            why = topic.error_code.name.upper()
+            raise Failed(f"nobody tells who leads {TRANSACTION_STATE_TOPIC} ({why})")
+        if topic.name == TRANSACTION_STATE_TOPIC:
+            found |= {e.partition_index: (e.leader_id, e.leader_epoch) for e in topic.partitions}
+    return found
 
 
 def _who_speaks(
@@ -139,7 +124,7 @@ def _an_id_of_each(count: int) -> dict[str, int]:
 
 
 def _partition_for(ascii_name: str, count: int) -> int:
-    """Kafka's Utils.abs of Java's String.hashCode."""
+    """Kafka's Utils.abs of Java's String.hashCode. (Commands import no coordinators, which have it too.)"""
     value = 0
     for each in ascii_name.encode():
         value = (31 * value + each) & 0xFFFFFFFF

@@ -206,6 +206,17 @@ def state_of(broker: BrokerState | None, *, is_old: bool = False) -> str:
 
 
 def _partitions(wire: Wire, topics: Sequence[str] | None) -> Iterator[tuple[str, UUID, Any]]:
+    for topic in described_topics(wire, topics):
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            raise Failed(
+                f"there is no topic {topic.name}. `fencepost topic list` shows those there are."
+            )
+        for partition in topic.partitions:
+            yield topic.name, topic.topic_id, partition
+
+
+def described_topics(wire: Wire, topics: Sequence[str] | None) -> Iterator[Any]:
+    """As they come, page by page: one may come again, with its next partitions."""
     cursor: Any = None
     while True:
         page = wire.ask(
@@ -214,13 +225,7 @@ def _partitions(wire: Wire, topics: Sequence[str] | None) -> Iterator[tuple[str,
             response_partition_limit=PAGE,
             cursor=cursor,
         )
-        for topic in page.topics:
-            if topic.error_code is ErrorCode.unknown_topic_or_partition:
-                raise Failed(
-                    f"there is no topic {topic.name}. `fencepost topic list` shows those there are."
-                )
-            for partition in topic.partitions:
-                yield topic.name, topic.topic_id, partition
+        yield from page.topics
         if page.next_cursor is None:
             return
         cursor = {
