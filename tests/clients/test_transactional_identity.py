@@ -13,7 +13,6 @@ from fencepost.clients.transactional import (
 )
 from fencepost.clients.transactional.identity import IdentifiedProducer, Statistics
 from fencepost.clients.transactional.resting_producer import RestingProducer
-from fencepost.clients.transactional.telling_producer import TellingProducer
 from librdkafka import create, until
 
 QUIET = {"log_level": 0}
@@ -55,23 +54,27 @@ def test_a_producer_at_rest_keeps_no_statistics(monkeypatch) -> None:
     assert len(resting.producer) < 50
 
 
-def test_what_became_of_a_record_is_told_to_its_owner_alone(monkeypatch) -> None:
-    """Else `flush` could come back while another thread is yet to be told of an error."""
-    polled: list[RestingProducer] = []
-    monkeypatch.setattr(TellingProducer, "poll", lambda who, *_: polled.append(who))
+def test_what_became_of_a_record_is_told_to_its_owner_alone() -> None:
+    """Else `flush` could come back while another thread is yet to be told of an error.
+
+    Polls are counted at this producer, not at its class: what a class loses when the old method is put back goes before CPython
+    3.11 forgets where it was, and the thread that hears calls what is gone (a segmentation fault) if a producer went with it.
+    """
     producer = RestingProducer({"bootstrap.servers": "127.0.0.1:1", **QUIET})
+    polls: list[float] = []
+    producer.poll = polls.append
     producer.hear()
-    assert producer in polled
+    assert polls
     producer.produce("t", b"x")
-    polled.clear()
+    polls.clear()
     producer.hear()
     assert producer.flush(0) == 1
     producer.hear()
-    assert producer not in polled
+    assert not polls
     producer.purge()
     assert producer.flush(5.0) == 0
     producer.hear()
-    assert producer in polled
+    assert polls
 
 
 def test_a_callback_that_raises_does_not_end_the_hearing_of_others(monkeypatch, caplog) -> None:
