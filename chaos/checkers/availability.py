@@ -25,7 +25,7 @@ from .txn_history import LIFE, Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
 LONGEST_S: Final = 300.0  # no operation lasts longer
-# A client that changed its mind, or was killed, says nothing of brokers; unless it had waited so long.
+# A client that changed its mind, slept, or was killed, says nothing of brokers; unless it had waited so long for them.
 ON_PURPOSE: Final = "aborted on purpose"
 NO_END: Final = "no end was written down"
 OWN_S: Final = 10.0
@@ -56,7 +56,7 @@ class Recovery:
 
     def counts(self, op: Txn) -> bool:
         """Whether brokers had a fair chance to serve it, and it proves nothing to the contrary."""
-        waited_s = op.ended_s - max(op.began_s, self.from_s)
+        waited_s = op.ended_s - max(op.began_s, self.from_s) - op.slept_s
         if op.began_s < self.from_s:
             if op.type == "ok" and op.ended_s <= self.due_s:
                 return False  # an answer to what was sent before
@@ -259,8 +259,9 @@ class Availability:
 
 
 def _is_its_own(op: Txn) -> bool:
-    """It ended as its client, or who killed that, would have it: somebody was told so, perhaps, and nobody was refused."""
-    return op.why == NO_END or op.why.startswith(ON_PURPOSE)
+    """It took as long, or ended, as its client, or who killed that, would have it: somebody was told so, perhaps, and nobody
+    was refused but who slept for longer than its transaction may last."""
+    return op.slept_s > 0 or op.why == NO_END or op.why.startswith(ON_PURPOSE)
 
 
 def _touches_what_goes(op: Txn) -> bool:

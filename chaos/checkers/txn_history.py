@@ -96,6 +96,7 @@ class Txn:
     untold: list[int] = field(default_factory=list)  # sent values that are there, nobody said where
     began_s: float = 0.0
     ended_s: float = 0.0
+    slept_s: float = 0.0  # of its client's own accord, in the middle of it
     why: str = ""
     line: int = field(default=0, compare=False)  # of its file, from 1
 
@@ -191,6 +192,8 @@ def transactions(history: Txns) -> Iterator[Txn]:
 def to_line(op: Txn) -> str:
     fields = asdict(op)
     del fields["line"]
+    if not op.slept_s:
+        del fields["slept_s"]
     return json.dumps({name: value for name, value in fields.items() if value not in ([], {})})
 
 

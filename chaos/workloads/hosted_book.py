@@ -67,6 +67,11 @@ class NotedBook(Book):
         began_s = op.began_s or time.monotonic()
         self._note(replace(op, type="info", why=NO_END, began_s=began_s, ended_s=0.0))
 
+    def dawdles(self, op: Txn, seconds: float) -> None:
+        """Written down before it does: it may be killed meanwhile."""
+        super().dawdles(op, seconds)
+        self.whole(op)
+
     def close(self, op: Txn) -> None:
         now_s = time.monotonic()
         op.ended_s = op.ended_s or now_s

@@ -144,7 +144,7 @@ class GroupJob:
             places = [rng.choice(self.places) for _ in range(rng.randint(1, 2))]
             for place in places:
                 await self.book.send(producer, op, place, [0] * rng.randint(1, 2))
-        await self.habits.maybe_dawdle(self.client)
+        await self.habits.maybe_dawdle(self.client, self.book, op)
         commit = rng.random() >= self.habits.abort_odds
         outcome = "commit" if commit else "abort"
         members = {name: _identity(producer) for name, producer in writers.items()}

@@ -179,7 +179,9 @@ class AppendProcess:
                 generation, member_id = -1, ""
                 if self.member is not None:
                     generation, member_id = self.member.generation, self.member.member_id
-                    await self.habits.maybe_dawdle(self.client)  # its group may move on meanwhile
+                    await self.habits.maybe_dawdle(
+                        self.client, self.book, op
+                    )  # its group may move on meanwhile
                 await producer.send_offsets(
                     self._group,
                     polled,
@@ -187,7 +189,7 @@ class AppendProcess:
                     generation=generation,
                     member_id=member_id,
                 )
-            await self.habits.maybe_dawdle(self.client)
+            await self.habits.maybe_dawdle(self.client, self.book, op)
             self.habits.maybe_crash(self.client)
 
         try:

@@ -33,6 +33,10 @@ class Book:
     def begun(self, op: Txn) -> None:
         """What it sends is known, and nobody has heard of it yet: who may be killed writes it down here."""
 
+    def dawdles(self, op: Txn, seconds: float) -> None:
+        """From now on, of its client's own accord: nobody else is to blame for that time."""
+        op.slept_s += seconds
+
     def close(self, op: Txn) -> None:
         """Histories are in the order of ends."""
         self.history.append(op)

@@ -8,6 +8,7 @@ from typing import Final
 from ..checkers.observations import Ended, Refused
 from ..checkers.txn_history import Txn
 from .cluster_client import ClusterClient
+from .txn_book import Book
 from .txn_client import TransactionalProducer
 
 RESTART_S: Final = 1.0
@@ -45,10 +46,12 @@ class Habits:
             on_end=self.on_end,
         )
 
-    async def maybe_dawdle(self, client: ClusterClient) -> None:
+    async def maybe_dawdle(self, client: ClusterClient, book: Book, op: Txn) -> None:
         rng = client.env.rng
         if rng.random() < self.dawdle_odds:
-            await client.env.clock.sleep(rng.random() * 2 * self.timeout_ms / 1000)
+            seconds = rng.random() * 2 * self.timeout_ms / 1000
+            book.dawdles(op, seconds)
+            await client.env.clock.sleep(seconds)
 
     def maybe_crash(self, client: ClusterClient) -> None:
         if client.env.rng.random() < self.crash_odds:

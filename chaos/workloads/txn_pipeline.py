@@ -161,7 +161,7 @@ class Worker:
             generation, member_id = -1, ""
             if self.member is not None:
                 generation, member_id = self.member.generation, self.member.member_id
-            await self.habits.maybe_dawdle(self.client)
+            await self.habits.maybe_dawdle(self.client, self.book, op)
             await producer.send_offsets(
                 self.group,
                 {place: at},
@@ -169,7 +169,7 @@ class Worker:
                 generation=generation,
                 member_id=member_id,
             )
-            await self.habits.maybe_dawdle(self.client)
+            await self.habits.maybe_dawdle(self.client, self.book, op)
             self.habits.maybe_crash(self.client)
 
         try:

@@ -294,7 +294,9 @@ class Transactor(Worker):
             self._send_offsets(op, consumer)
         if self.rng.random() < DAWDLE_ODDS:
             self.producer.flush(CALL_S)
-            time.sleep(self.rng.random() * 2 * self.chosen.timeout_ms / 1000)
+            op.slept_s = self.rng.random() * 2 * self.chosen.timeout_ms / 1000
+            self.note(op)
+            time.sleep(op.slept_s)
             self.heart.beat()
         if self.rng.random() < ABORT_ODDS:
             if self.rng.random() < 0.5:

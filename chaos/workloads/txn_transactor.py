@@ -43,7 +43,7 @@ class Transactor(ABC):
 
         async def work() -> None:
             await self.work(producer, op)
-            await self.habits.maybe_dawdle(self.client)
+            await self.habits.maybe_dawdle(self.client, self.book, op)
             self.habits.maybe_crash(self.client)
 
         try:

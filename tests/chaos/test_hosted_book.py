@@ -15,6 +15,7 @@ from fencepost.chaos.workloads.hosted_added import NotedDesk, Wanted
 from fencepost.chaos.workloads.hosted_book import NotedBook, NotedClient, NotedProducer
 from fencepost.chaos.workloads.txn_answers import BrokenPromise
 from fencepost.chaos.workloads.txn_client import TransactionalProducer
+from fencepost.chaos.workloads.txn_habits import Habits
 from fencepost.chaos.workloads.txn_process import SLOTS_MAX
 from fencepost.chaos.workloads.txn_reader import number_of
 from fencepost.cluster.base.errors import Trouble
@@ -48,6 +49,22 @@ def test_what_a_killed_process_had_sent_was_written_down_before(notes) -> None:
     assert (found.f, found.type, found.number) == ("txn", "info", op.number)
     assert [sent.value for sent in found.sends] == [sent.value for sent in op.sends]
     assert found.began_s > 0.0
+
+
+def test_who_is_killed_while_it_sleeps_had_written_down_for_how_long(notes) -> None:
+    book = NotedBook(notes, 3)
+    op = book.open("feeder-3.1")
+
+    async def sleep(_seconds: float) -> None:
+        raise KILLED
+
+    env = SimpleNamespace(rng=random.Random(1), clock=SimpleNamespace(sleep=sleep))
+    habits = Habits(new_protocol=True, timeout_ms=6_000, dawdle_odds=1.0)
+    with pytest.raises(KILLED):
+        asyncio.run(habits.maybe_dawdle(SimpleNamespace(env=env), book, op))
+    (found,) = left_open(notes)
+    assert (found.number, found.slept_s) == (op.number, op.slept_s)
+    assert 0.0 < found.slept_s <= 12.0
 
 
 def test_what_it_polled_and_where_it_puts_its_group_is_written_down_before_it_can_be_committed(

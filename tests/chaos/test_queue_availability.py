@@ -218,6 +218,17 @@ def test_a_client_that_changed_its_mind_or_was_killed_says_nothing_of_brokers() 
         assert unavailable(looked([kill], *waited), 140.0) == [A]
 
 
+def test_a_client_that_slept_in_its_transaction_says_nothing_of_brokers_but_what_it_waited_beside() -> (
+    None
+):
+    """The only writer of a key slept for 5.9 s, was killed, and slept for 10.5 s of the 6 that its transaction may last."""
+    kill = fault(100.0, 108.0, [1])
+    for slept_s, expected in ((0.0, [A]), (10.4, []), (0.4, [A])):
+        op = send(A, 101.0, 10.5, "fail")
+        op.why, op.slept_s = "offsets: invalid_producer_epoch", slept_s
+        assert unavailable(looked([kill], op, send(A, 150.0)), 160.0) == expected
+
+
 def test_an_answer_that_came_after_all_is_no_try() -> None:
     ops = [send(A, 99.9, 0.2), *tries(B, 101.0, 200.0, kind="ok")]
     assert unavailable(looked([fault(100.0, 108.0, [1])], *ops), 200.0) == []

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from fencepost.chaos.checkers.availability import NO_END
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, from_lines, to_line
 from fencepost.chaos.checkers.txn_verdict import judge
@@ -75,6 +76,17 @@ def transfer(refused=None) -> tuple[Txn, list[Txn], FakeProducer]:
     op = Txn("txn", "info", "teller", number, sends=[Sent("bank-0", 1), Sent("bank-1", 2)])
     teller.transact(op)
     return op, from_lines(producer.notes.getvalue().splitlines()), producer
+
+
+def test_who_sleeps_before_its_commit_has_written_down_before_for_how_long() -> None:
+    """It may be killed meanwhile."""
+    teller, producer = made_teller()
+    teller.rng.random = lambda: 0.01  # it dawdles, for that share of two milliseconds
+    op = Txn("txn", "info", "teller", teller.next_number(), sends=[Sent("bank-0", 1)])
+    teller.transact(op)
+    *_, before, after = from_lines(producer.notes.getvalue().splitlines())
+    assert (before.why, before.ended_s) == (NO_END, 0.0)
+    assert before.slept_s == after.slept_s > 0
 
 
 def test_a_process_that_is_told_to_sleep_stops_when_its_records_are_sent_and_before_it_commits(
