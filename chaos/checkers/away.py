@@ -17,6 +17,7 @@ from typing import Any, Final
 from .busy import Machine
 from .promised import NEVER, RING, SLIGHT, form_of
 
+STRUCK: Final = "struck"  # in a fault's line, and false: it failed, and nobody knows what it did
 AVAILABLE_S: Final = (
     30.0  # with a transaction of a dead client that has to time out first, on a busy machine
 )

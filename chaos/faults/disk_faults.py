@@ -109,6 +109,7 @@ class Power(Fault):
         for node in nodes:
             self.system.world(node).track(on=True)
         self.stage.sleep(self.rng.uniform(0.5, 3.0))
+        self.strikes()
         for node in nodes:  # before any of them is looked at: they fail together
             self.system.kill(node)
         all_of_it = self.rng.random() < 0.5

@@ -5,8 +5,9 @@ INVARIANT  an end that no fault asked for is told once, with its exit code, befo
 PREVENTS   a node that dies of a broken invariant and is brought back by the next fault, in a run that is valid.
 PROVED BY  tests/chaos/test_faults_exits.py::test_a_node_that_ended_by_itself_is_told_of_before_it_is_started_again
 
-A node may end for a disk that fails it, and refuse to start on files that were damaged: those are excused. A broken invariant
-is excused by nothing; of damaged files it proves nothing.
+A node may end for a disk that fails it, and refuse to start on files that were damaged: those are excused, and told of all the
+same. A broken invariant is excused by nothing; of damaged files it proves nothing. Nor is the end by a signal: whom the kernel
+kills has not ended for its disk.
 """
 
 import json
@@ -31,7 +32,8 @@ LAST_EVENTS: Final = (BROKEN, "node_ends", REFUSED)
 OS_ERROR: Final = re.compile(r"\w+Error\(\d+, ")  # as it is written down: with its number
 ASSERTION: Final = "AssertionError"
 CAUSE_MAX: Final = 300  # characters
-JVM_STOPPED: Final = 128 + signal.SIGTERM
+BY_SIGNAL: Final = 128  # and above, or negative
+JVM_STOPPED: Final = BY_SIGNAL + signal.SIGTERM
 KAFKA: Final = "kafka"
 
 
@@ -158,7 +160,8 @@ class Watched:
         broken = event == BROKEN or (not event and code == EXIT_BROKEN)
         broken = broken and not OS_ERROR.match(cause)
         fault = self._struck.get(node)
-        excused = fault is not None and not broken
+        by_signal = code is not None and not 0 <= code < BY_SIGNAL
+        excused = fault is not None and not broken and not by_signal
         self.exits.append(Exit(node, code, cause, broken and fault != DAMAGE, excused, was_told))
 
 

@@ -104,6 +104,7 @@ class Fault(ABC):
         self.key = strike.dice
         self.lasts_s = strike.until_s - strike.at_s
         self.nodes: list[int] = []
+        self.struck_s: float | None = None  # since the run began: when it did the first harm
         self.more: dict[str, Any] = {}  # for its line
 
     @classmethod
@@ -111,8 +112,13 @@ class Fault(ABC):
         return Kind(tuple(cls.targets), cls.hold_s, cls.long_s, cls.first)
 
     def take(self) -> list[int]:
+        """Harm is done at once, or `strikes` says when: whoever has an office may have been looked for for seconds."""
         self.nodes = self.stage.take(self.target, self.rng)
+        self.strikes()
         return self.nodes
+
+    def strikes(self) -> None:
+        self.struck_s = self.stage.now_s()
 
     @abstractmethod
     def begin(self) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fencepost.node.cli.children import die_with_parent
+
 from ..harness.processes import DidNotStart, Process, answers
 from .loopback import Loopback
 from .proxy import HOST
@@ -94,6 +96,7 @@ class KafkaProcesses(Loopback):
                 text=True,
                 timeout=FORMAT_S,
                 check=False,
+                preexec_fn=die_with_parent,
             )
             if done.returncode != 0:
                 raise DidNotStart(f"Kafka's folder {folder}: {done.stdout}{done.stderr}")

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from fencepost.node.cli.children import die_with_parent
+
 from ..harness.processes import fencepost_command
 from .fault import Fault, LeftOut, Stage
 from .plan import Strike
@@ -17,7 +19,8 @@ from .plan import Strike
 COMMAND_S: Final = 90.0
 UNDO_S: Final = 60.0
 AGAIN_S: Final = 2.0
-ALREADY: Final = "is a voter already"  # by a command that was given up, and came about later
+# By a command that was given up, and came about later.
+ALREADY: Final = ("is a voter already", "is no voter")
 
 
 class _Commanded(Fault):
@@ -34,7 +37,7 @@ class _Commanded(Fault):
         deadline = time.monotonic() + UNDO_S
         while True:
             is_done, said = self.say(*words)
-            if is_done or ALREADY in said:
+            if is_done or any(each in said for each in ALREADY):
                 return said
             if time.monotonic() > deadline:
                 raise TimeoutError(said)
@@ -49,7 +52,12 @@ class _Commanded(Fault):
         command = [*fencepost_command(), *words, "--bootstrap", bootstrap]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=COMMAND_S, check=False
+                command,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_S,
+                check=False,
+                preexec_fn=die_with_parent,
             )
         except subprocess.TimeoutExpired:
             return False, f"`{' '.join(words)}` was given up after {COMMAND_S:g} s"
@@ -95,7 +103,7 @@ class Voters(_Commanded):
     def heal(self) -> str:
         said = []
         if self._added is not None:
-            said.append(self.say("node", "voters", "remove", str(self._added))[1])
+            said.append(self.undo("node", "voters", "remove", str(self._added)))
         if self._is_removed:
             said.append(self.undo("node", "voters", "add", str(self._tried)))
         elif self._tried is not None:  # it may vote all the same; then this is refused
@@ -110,17 +118,22 @@ class Drain(_Commanded):
     needs = "drain"
     targets = ("one", "controller", "coordinator", "leaders")
     hold_s = (2.0, 10.0)
+    is_drained = False
 
     def begin(self) -> str:
         if len(self.system.nodes) <= 3:
             raise LeftOut("three nodes have three copies: nobody can be drained; say --nodes 4")
         (node,) = self.take()
-        return f"{self.strike('node', 'drain', str(node), '--yes')} ({self.target})"
+        said = self.strike("node", "drain", str(node), "--yes")
+        self.is_drained = True
+        return f"{said} ({self.target})"
 
     def heal(self) -> str:
         if not self.nodes:
             return ""
-        return self.say("node", "rebalance", "--yes")[1]
+        if self.is_drained:
+            return self.undo("node", "rebalance", "--yes")
+        return self.say("node", "rebalance", "--yes")[1]  # it may have been done all the same
 
 
 class Rebalance(_Commanded):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from ..checkers.promised import PARTIAL, RING, SLIGHT, STALE
-from .fault import LONG_S, Fault, names
+from .fault import LONG_S, Fault, LeftOut, names
 from .system import CLIENTS, Way
 
 Form = Callable[[Sequence[int], Sequence[int]], tuple[list[Way], str]]
@@ -53,6 +53,8 @@ class Cut(Fault):
         form = self.rng.choice(self._forms(others))
         self.form = STALE if form in (_off, _deaf, _mute) else ""
         ways, what = form(nodes, others)
+        if not ways:
+            raise LeftOut(f"{names(nodes)} has nobody to be cut off from")
         with self.stage.lock:
             self.stage.cuts[self.key] = ways
             self._tell()

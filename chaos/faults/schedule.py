@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self, cast
 
+from ..checkers.away import STRUCK
 from ..harness.asking import NobodyAnswers
 from ..harness.processes import DidNotStart
 from .exits import MAY_END, Exit, watched
@@ -150,11 +151,18 @@ class Schedule:
         try:
             what = self._begin(fault, line)
             if what is not None:
-                self.stage.sleep(self._started_at + strike.until_s - time.monotonic())
+                self.stage.sleep(self._ends_at(fault, strike) - time.monotonic())
         finally:
             is_over = self._heal(fault)
         if what is not None:
             self._over({**line, **_told(fault, what)}, at_once=is_over)
+
+    def _ends_at(self, fault: Fault, strike: Strike) -> float:
+        """It lasts as long as it was to, however late it found whom to strike."""
+        planned = self._started_at + strike.until_s
+        if fault.struck_s is None:
+            return planned
+        return max(planned, self.began + fault.struck_s + fault.lasts_s)
 
     def _begin(self, fault: Fault, line: dict[str, Any]) -> str | None:
         """What was done; None when it was left out."""
@@ -166,7 +174,11 @@ class Schedule:
         except TROUBLE as trouble:
             what = f"in the middle of it: {trouble!r}"
             self.trouble.append(f"{fault.name} of {fault.target}: {trouble!r}")
-        self.counts[fault.name] += 1
+            fault.more[STRUCK] = False  # nobody knows what it did
+        else:
+            self.counts[fault.name] += 1
+        if fault.struck_s is not None:
+            line["at_s"] = fault.struck_s
         if fault.name in MAY_END:
             self._watched.may_end(fault.nodes, fault.name)
         self._say({**line, **_told(fault, what)})

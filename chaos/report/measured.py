@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from ..checkers.away import STRUCK
 from ..checkers.history import OPEN
 from .leaders import Leaders
 from .run_folder import (
@@ -203,7 +204,8 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
             timeless += 1
             continue
         kind = text_of(each.get("fault")) or "(no name)"
-        found.fault_counts[kind] += 1
+        if each.get(STRUCK) is not False:
+            found.fault_counts[kind] += 1
         nodes = words_of(each.get("nodes"))
         if len(by_id) < FAULTS_MAX:
             by_id[name] = Fault(

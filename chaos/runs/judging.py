@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..checkers import exactly_once, history, settings, told, txn_history, txn_verdict, verdict
+from ..checkers.away import STRUCK
 from ..checkers.busy import Machine
 from ..checkers.final_positions import FinalPositions
 from ..checkers.history import Anomaly
@@ -64,7 +65,9 @@ def _whole(folder: RunFolder, summary: dict[str, Any]) -> tuple[dict[str, Any], 
     counts["anomalies"] = sum(n for name, n in names.items() if name not in ALLOWED)
     summary["counts"] = counts | {f"allowed {n}": names[n] for n in names if n in ALLOWED}
     summary["recovery_ms"] = judged.recovery_ms or summary.get("recovery_ms", {})
-    struck = {str(line.get("fault")) for line in folder.lines(FAULTS)}
+    struck = {
+        str(line.get("fault")) for line in folder.lines(FAULTS) if line.get(STRUCK) is not False
+    }
     summary["verdict"], why = _said(summary, judged, names, struck)
     summary["why"] = with_asked(why, summary["counts"])
     folder.write(summary)

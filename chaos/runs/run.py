@@ -320,6 +320,8 @@ class Run:
         self.broken += map(_short, schedule.stage.broken)
         for each in schedule.trouble:  # its first line says what; nodes' logs are behind it
             self.unknown.append(_short(each))
+        if idle := clients.idle():
+            self.unknown.append(f"clients {idle} never did anything")
         if clients.ended:
             first, *rest = clients.ended[0].strip().splitlines()
             why = (
@@ -329,6 +331,8 @@ class Run:
 
     def _account_exits(self) -> None:
         """Nodes that ended by themselves, or of which a clean stop was none."""
+        excused = [str(each) for each in self.watched.exits if each.excused]
+        self.summary.setdefault("seen", []).extend(map(_short, excused[:ENDED_MAX]))
         exits = [each for each in self.watched.exits if not each.excused]
         for each in exits[:ENDED_MAX]:
             (self.broken if each.broken else self.unknown).append(_short(str(each)))

@@ -136,6 +136,17 @@ def test_a_disk_that_fails_excuses_an_end_and_no_broken_invariant(straw) -> None
     ]
 
 
+@pytest.mark.parametrize("code", [-signal.SIGKILL, -signal.SIGSEGV, 137, 139])
+def test_a_disk_excuses_nobody_whom_a_signal_ended(straw, code) -> None:
+    """Of a node whose syncs had taken longer the kernel's kill was excused for the rest of its life."""
+    system = Watched(straw)
+    system.may_end([1], "disk-slow")
+    system.over([1])
+    straw.end(1, code)
+    system.look()
+    assert told(system) == [(1, code, False, False)]
+
+
 def test_an_excuse_lasts_until_the_node_is_started_after_its_fault(straw) -> None:
     system = Watched(straw)
     system.may_end([1], "damage")

@@ -93,6 +93,30 @@ def test_a_voter_that_cannot_be_put_back_is_trouble(stage, monkeypatch) -> None:
         fault.heal()
 
 
+def test_a_voter_that_stays_though_it_was_to_go_again_is_trouble(stage, monkeypatch) -> None:
+    monkeypatch.setattr(member_faults, "UNDO_S", 0.0)
+    answer(monkeypatch, 0, 0, "no majority")
+    fault = Voters(stage, ONE)
+    fault.begin()
+    with pytest.raises(TimeoutError, match=r"node voters remove 4.*no majority"):
+        fault.heal()
+
+
+def test_a_drained_node_that_is_given_nothing_back_is_trouble(stage, monkeypatch) -> None:
+    """It had no partition for the rest of a run that was valid."""
+    given = answer(monkeypatch, 0, 1, 1, 0)
+    fault = Drain(stage, ONE)
+    fault.begin()
+    assert fault.heal() == "`node rebalance --yes` done"
+    assert given == ["node drain 1", *["node rebalance"] * 3]
+    monkeypatch.setattr(member_faults, "UNDO_S", 0.0)
+    answer(monkeypatch, 0, "no controller answers")
+    fault = Drain(stage, ONE)
+    fault.begin()
+    with pytest.raises(TimeoutError, match="no controller answers"):
+        fault.heal()
+
+
 def test_what_a_command_did_that_was_given_up_is_no_trouble(stage, monkeypatch) -> None:
     answer(monkeypatch, 0, 0, 0, "hangs", "Node 1 is a voter already. …")
     fault = Voters(stage, ONE)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from faults_straw import Known, Straw
 from fencepost.chaos.faults import client_faults, kinds, network_faults
-from fencepost.chaos.faults.fault import Clients, Fault, Stage
+from fencepost.chaos.faults.fault import Clients, Fault, LeftOut, Stage
 from fencepost.chaos.faults.network_faults import CLIENTS, isolated, ring
-from fencepost.chaos.faults.plan import Kind, plan
+from fencepost.chaos.faults.plan import Kind, Strike, plan
 from fencepost.chaos.faults.schedule import Schedule
 from fencepost.chaos.faults.system import CannotDo
 from fencepost.chaos.faults.targets import TARGETS
@@ -212,6 +212,67 @@ def test_a_load_may_lend_its_clients(monkeypatch) -> None:
     assert set(schedule.counts) == {"zombie", "sleeper", "epochs"}
     assert asleep == [True, False] * schedule.counts["sleeper"]
     assert all(line["what"] for line in told)
+
+
+def alone(
+    straw: Straw, asked: Known, kind: str, target: str, until_s: float
+) -> tuple[Schedule, list[dict]]:
+    """One strike, in real time."""
+    told: list[dict] = []
+    schedule = Schedule(straw, [kind], 1, 10.0, asked, told.append)
+    schedule.lanes[0][:] = [Strike(1, kind, target, 0.0, until_s, "dice")]
+    with schedule:
+        schedule.wait()
+    return schedule, told
+
+
+def test_a_fault_begins_when_it_strikes_and_lasts_as_long_as_it_was_to(monkeypatch) -> None:
+    """It was told to have begun when it was drawn; one that found nobody for a second stood still for none of it."""
+
+    class Late(Known):
+        def controller(self) -> int:
+            time.sleep(0.3)
+            return 3
+
+    at: dict[str, float] = {}
+    straw = Straw()
+    for name in ("pause", "resume"):
+        of = getattr(straw, name)
+        monkeypatch.setattr(
+            straw, name, lambda node, n=name, of=of: at.update({n: time.monotonic()}) or of(node)
+        )
+    _, (_, line) = alone(straw, Late(straw), "pause", "controller", 0.2)
+    assert at["resume"] - at["pause"] > 0.19
+    assert line["at_s"] >= 0.3
+    assert line["until_s"] - line["at_s"] == pytest.approx(at["resume"] - at["pause"], abs=0.1)
+
+
+def test_what_failed_has_struck_nobody(monkeypatch) -> None:
+    """Nobody knows what it did: its nodes are excused, and it counts for nothing."""
+    straw = Straw()
+
+    def pause(_node: int) -> None:
+        raise OSError("unable to freeze")
+
+    monkeypatch.setattr(straw, "pause", pause)
+    schedule, told = alone(straw, Known(straw), "pause", "one", 0.2)
+    assert {line["struck"] for line in told} == {False}
+    assert not schedule.counts and schedule.trouble
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_node_that_is_alone_is_cut_off_from_nobody(seed) -> None:
+    straw = Straw()
+    straw.nodes = (1,)
+    cut = network_faults.Cut(
+        Stage(straw, Known(straw), Clients()), Strike(1, "cut", "one", 0, 1, str(seed))
+    )
+    try:
+        cut.begin()
+    except LeftOut:
+        assert straw.ways == []
+    else:
+        assert straw.ways
 
 
 def test_a_schedule_that_is_stopped_does_not_wait_for_its_plan() -> None:

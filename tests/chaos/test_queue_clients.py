@@ -75,6 +75,18 @@ def test_a_client_that_was_killed_is_followed_by_another_one(made) -> None:
     assert "--known t3-1" in " ".join(made.all[0].process.command)
 
 
+def test_a_client_that_never_came_to_the_end_of_anything_is_named(made) -> None:
+    """Three of five hung before they had written anything, and the run was valid."""
+    begun(made)
+    made.tick()
+    assert made.idle() == [0], "it has begun something, and that is all"
+    done = Txn("read", "ok", "queue-0.1", began_s=time.monotonic(), ended_s=time.monotonic())
+    with made.all[0].notes.file.open("a") as notes:
+        notes.write(f"{to_line(done)}\n")
+    made.tick()
+    assert made.idle() == []
+
+
 def test_a_client_that_ended_by_itself_is_replaced_and_told_of(made) -> None:
     begun(made)
     made.all[0].process._child.send_signal(6)

@@ -40,6 +40,7 @@ def test_a_node_that_ended_by_itself_is_no_secret(run) -> None:
     run._account_exits()
     assert run.unknown == ["node 1 ended by itself with 1: why"]
     assert run.broken == ["node 2 ended by itself with 70: why"]
+    assert run.summary["seen"] == ["node 3 ended by itself with 73: why"], "excused is not hidden"
 
 
 def test_it_is_told_however_the_run_ends(tmp_path, monkeypatch) -> None:
@@ -61,7 +62,7 @@ def test_what_a_fault_saw_is_told_though_the_load_ended_in_trouble(tmp_path, mon
     monkeypatch.setattr(runs, "system_of", lambda *_, **__: Entered())
     stage = SimpleNamespace(seen=["slow"], broken=["an older node serves"])
     schedule = SimpleNamespace(counts=Counter(kill=2), left_out=[], trouble=[], stage=stage)
-    clients = SimpleNamespace(crashes=3, hung=0, ended=[], kill=lambda: None)
+    clients = SimpleNamespace(crashes=3, hung=0, ended=[], idle=list, kill=lambda: None)
     made = Run(Plan(), RunFolder(tmp_path / "run"), lambda _: None)
 
     def load(*_: object) -> None:
@@ -202,7 +203,7 @@ def test_what_cannot_be_had_is_refused_as_long_as_nothing_has_begun(
     assert "INVALID: found: 1 broken; an older node serves" in said.out
 
 
-NO_CLIENTS = {"crashes": 0, "hung": 0, "ended": [], "kill": lambda: None}
+NO_CLIENTS = {"crashes": 0, "hung": 0, "ended": [], "idle": list, "kill": lambda: None}
 
 
 def test_a_page_that_cannot_be_written_changes_no_verdict(tmp_path, monkeypatch, capsys) -> None:
@@ -220,14 +221,16 @@ def test_a_client_that_ended_by_itself_makes_a_run_unknown(run) -> None:
     schedule = SimpleNamespace(counts=Counter(), left_out=[], trouble=[])
     schedule.stage = SimpleNamespace(seen=[], broken=[])
     said = "client 2 ended with 1: Traceback (most recent call last):\n  …\nValueError: x\n"
-    run._account(schedule, SimpleNamespace(crashes=3, hung=0, ended=[said, said]))
+    run._account(schedule, SimpleNamespace(crashes=3, hung=0, ended=[said, said], idle=list))
     [why] = run.unknown
     assert why.startswith("2 clients ended by themselves; client 2 ended with 1")
     assert why.endswith("ValueError: x")
     run.unknown.clear()
-    run._account(schedule, SimpleNamespace(crashes=3, hung=2, ended=[]))
+    run._account(schedule, SimpleNamespace(crashes=3, hung=2, ended=[], idle=list))
     assert run.unknown == []
     assert run.summary["counts"]["hung clients"] == 2
+    run._account(schedule, SimpleNamespace(crashes=3, hung=2, ended=[], idle=lambda: [2, 4]))
+    assert run.unknown == ["clients [2, 4] never did anything"]
 
 
 class Load:

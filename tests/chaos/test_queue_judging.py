@@ -159,16 +159,18 @@ def test_what_was_seen_to_be_broken_stays_so_when_it_is_judged_again(tmp_path) -
     assert folder.lines(ANOMALIES)[0]["what"] == "node 2 ended by itself with 70"
 
 
-def struck(path, *kinds, asked):
+def struck(path, *kinds, asked, **more):
     folder = run_of(path, SENT, SEEN, faults=asked)
-    lines = [{"id": str(n), "at_s": 90.0, "fault": kind} for n, kind in enumerate(kinds)]
+    lines = [{"id": str(n), "at_s": 90.0, "fault": kind} | more for n, kind in enumerate(kinds)]
     folder.append("faults.jsonl", lines)
     found = judge(folder, lambda _: None)
     return found["verdict"], found["why"]
 
 
 def test_a_run_in_which_no_fault_struck_is_unknown(tmp_path) -> None:
-    assert struck(tmp_path / "1", asked=["drain"]) == ("unknown", "no fault struck (drain)")
+    nobody = "unknown", "no fault struck (drain)"
+    assert struck(tmp_path / "1", asked=["drain"]) == nobody
+    assert struck(tmp_path / "failed", "drain", asked=["drain"], struck=False) == nobody
     assert struck(tmp_path / "2", asked=["none"])[0] == "valid"
     assert struck(tmp_path / "3", "kill", asked=["kill"])[1].endswith("or out of order")
 

@@ -201,6 +201,8 @@ def test_each_of_many_faults_is_counted_once(tmp_path, monkeypatch) -> None:
         found = measured.measure(write(tmp_path / "a", run_json(), faults=lines))
         assert found.fault_counts == {"kill": 25}
         assert len(found.faults) == 20
+    failed = [each | {"struck": False} for each in in_turn]
+    assert not measured.measure(write(tmp_path / "b", run_json(), faults=failed)).fault_counts
 
 
 def test_hostile_names_are_no_rows_of_the_record(tmp_path) -> None:
