@@ -14,11 +14,11 @@ from typing import Any, Final
 from ..checkers.availability import NOT_SERVED
 from ..runs.asked import ASKED
 from .measured import Measured
-from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN
+from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN, read_run
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
-FORM: Final = 4  # raised when what is counted changes
+FORM: Final = 5  # raised when what is counted changes
 RECOVERIES_MIN: Final = 10  # below it a p99 is the slowest of a few, and a p50 one of them
 MOST: Final = "max"
 
@@ -31,6 +31,8 @@ class Digest:
     nodes: int = 0
     seed: str = ""
     faults: list[str] = field(default_factory=list)
+    # How much clients were asked for (`plan.LOAD_OPTIONS`); empty where nobody has kept it.
+    options: dict[str, str] = field(default_factory=dict)
     command: str = ""
     began: str = ""
     commit: str = ""
@@ -81,6 +83,7 @@ def of(found: Measured, judgement: Judgement, signs: dict[str, int]) -> Digest:
         nodes=run.nodes,
         seed=run.seed,
         faults=list(run.faults),
+        options=dict(run.options),
         command=run.command,
         began=run.began,
         commit=run.commit,
@@ -120,8 +123,12 @@ def read(folder: Path) -> Digest | None:
     made = last(folder)
     if made is None:
         return None
+    if is_pruned(folder):
+        if not made.options:  # before they were kept here
+            made.options = read_run(folder).options if (folder / RUN).is_file() else {}
+        return made
     same = all(made.of.get(name) == sign for name, sign in signs_of(folder).items())
-    return made if is_pruned(folder) or (made.form == FORM and same) else None
+    return made if made.form == FORM and same else None
 
 
 def last(folder: Path) -> Digest | None:

@@ -16,7 +16,7 @@ from .nodes_code import NOW, NodesCode
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
 from .seeds_once import counted_once
-from .side_by_side import KAFKA, SIMULATOR, Side, groups_of, system_of
+from .side_by_side import KAFKA, NOT_KEPT, SIMULATOR, Side, compared, system_of
 from .struck import Struck
 
 BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
@@ -25,6 +25,9 @@ STRUCK_NOTE: Final = (
     "By `fencepost chaos run`; what a target can't have stands at 0, too (`faults/README.md`).\n"
 )
 COMPARED_NOTE: Final = (
+    "Kafka's nodes are processes, and stand beside Fencepost's processes alone. *Load* is what was asked for: seconds, clients and "
+    "operations a second of each, and all that is not as by default. Runs that differ in it are not in one row, but for older ones, "
+    f"of which it was *{NOT_KEPT}*. "
     "*Busy* are runs that began on a machine which had more to do than it has cores: of those only losses can be compared. "
     f"Percentiles are of runs in which at least {RECOVERIES_MIN} faults were recovered from.\n"
 )
@@ -82,7 +85,7 @@ def _totals(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         rows.append(_campaign_row("**simulator, all**", campaigns))
     by_place: dict[str, list[Digest]] = defaultdict(list)
     for run in runs:
-        by_place[_place(run)].append(run)
+        by_place[system_of(run)].append(run)
     for place, of_place in sorted(by_place.items(), key=lambda each: ("Kafka" in each[0], each[0])):
         rows.append(_run_row(place, of_place))
     ours = [run for run in runs if run.target not in (KAFKA, SIMULATOR)]
@@ -90,11 +93,6 @@ def _totals(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         rows.append(_run_row("**Fencepost on real nodes, all**", ours))
     head = ("where", "seeds or runs", "hours", "faults", "acknowledged", "failed", "unknown")
     return _table(head, rows, right=range(1, 7))
-
-
-def _place(run: Digest) -> str:
-    where = "" if run.target in (KAFKA, SIMULATOR) else f" on {run.target or '?'}"
-    return f"{system_of(run)}{where}"
 
 
 def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
@@ -249,16 +247,14 @@ def _struck(runs: Sequence[Digest]) -> str:
 
 def _compared(runs: Sequence[Digest]) -> str:
     rows = []
-    for (workload, faults, nodes), sides in groups_of(runs).items():
-        if any(side.is_kafka for side in sides) and len(sides) > 1:
-            rows += [
-                [_named(workload), _named(faults), str(nodes or ""), *_side(each)] for each in sides
-            ]
+    for (workload, faults, nodes, load), sides in compared(runs).items():
+        alike = [_named(workload), _named(faults), str(nodes or ""), _named(load or NOT_KEPT)]
+        rows += [[*alike, *_side(each)] for each in sides]
     head = (
-        "workload", "faults asked for", "nodes", "system", "runs", "valid", "busy", "hours", "faults that struck", "anomalies",
+        "workload", "faults asked for", "nodes", "load", "system", "runs", "valid", "busy", "hours", "faults that struck", "anomalies",
         "records/s", "longest gap", "recovery p50", "p99", "max", "not served",
     )  # fmt: skip
-    return _table(head, rows, right=(2, 4, 5, 6, 7, *range(10, 16))) if rows else ""
+    return _table(head, rows, right=(2, 5, 6, 7, 8, *range(11, 17))) if rows else ""
 
 
 def _side(side: Side) -> list[str]:
@@ -298,7 +294,10 @@ def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
             what = words.listed(run.anomalies, most=4) or run.why[:200]
             again = f"seed {run.seed}, {run.name}"
             found.append(
-                (run.began, [f"`{_short(run.commit)}`", _place(run), _named(what), _named(again)])
+                (
+                    run.began,
+                    [f"`{_short(run.commit)}`", system_of(run), _named(what), _named(again)],
+                )
             )
     found.sort(key=lambda each: each[0], reverse=True)
     rows = [[began[:10], *row] for began, row in found[:FAILURES_MAX]]

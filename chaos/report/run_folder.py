@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ..runs.plan import LOAD_OPTIONS
+
 RUN: Final = "run.json"
 HISTORY: Final = "history.jsonl"
 FAULTS: Final = "faults.jsonl"
@@ -48,6 +50,7 @@ class Run:
     began: str = ""
     seconds: float = 0.0  # as long as it took, or was to take
     asked_s: float = 0.0  # of load, where that is said
+    options: dict[str, str] = field(default_factory=dict)  # of the load (`plan.LOAD_OPTIONS`)
     unknown: tuple[str, ...] = ()  # what the harness says why no more is known
     said: tuple[str, ...] = ()  # what else it has seen
     versions: dict[str, str] = field(default_factory=dict)
@@ -97,7 +100,9 @@ def read_run(folder: Path) -> Run:
     run.nodes = int(number_of(found.get("nodes")) or 0)
     run.seconds = number_of(found.get("seconds")) or 0.0
     options = found.get("options")
-    run.asked_s = number_of(options.get("seconds")) or 0.0 if isinstance(options, dict) else 0.0
+    if isinstance(options, dict):
+        run.asked_s = number_of(options.get("seconds")) or 0.0
+        run.options = {name: option_of(options[name]) for name in LOAD_OPTIONS if name in options}
     figures = found.get("history")
     if isinstance(figures, dict) and (lines := number_of(figures.get("lines"))) is not None:
         run.history_lines = int(lines)
@@ -193,6 +198,15 @@ def text_of(value: Any) -> str:
         return ""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
+
+
+def option_of(value: Any) -> str:
+    """As it is typed: 60 for 60.0, a list with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if (number := number_of(value)) is not None:
+        return f"{number:.10g}"
+    return text_of(",".join(words_of(value)) if isinstance(value, list) else value)
 
 
 def words_of(value: Any) -> tuple[str, ...]:

@@ -1,25 +1,49 @@
-"""Kafka and Fencepost under the same faults: what was lost, how long it took to recover, how much went through."""
+"""Kafka and Fencepost under the same faults: what was lost, how long it took to recover, how much went through.
 
+INVARIANT  a row is of one system on one kind of nodes, and of runs of which the same was asked as far as anybody has kept it;
+           Kafka, whose nodes are processes, stands beside processes alone.
+PREVENTS   a median of a run of processes and one of containers, which is neither's, told beside Kafka's.
+PROVED BY  tests/chaos/test_report_side_by_side.py::test_kafka_runs_as_processes_and_is_compared_with_processes_alone
+           tests/chaos/test_report_side_by_side.py::test_runs_of_which_not_the_same_was_asked_are_not_one_row
+"""
+
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..checkers.availability import NOT_SERVED
 from ..runs.judging import NO_KINDS
+from ..runs.plan import LOAD_OPTIONS, Plan
 from . import words
 from .digest import RECOVERIES_MIN, Digest
 from .markup import text
-from .run_folder import INVALID, UNKNOWN, VALID
+from .run_folder import INVALID, UNKNOWN, VALID, option_of
 
 KAFKA: Final = "kafka"
 SIMULATOR: Final = "simulator"
+AS_KAFKA_RUNS: Final = frozenset({KAFKA, "processes"})  # targets
+NOT_KEPT: Final = "not kept"  # by older runs: what was asked of them
+_USUAL: Final = {
+    name: option_of(value) for name, value in json.loads(json.dumps(asdict(Plan()))).items()
+}
+_ALWAYS_TOLD: Final = frozenset({"seconds", "clients", "rate"})
+
+
+class Alike(NamedTuple):
+    """Runs that differ in none of these may be one row."""
+
+    workload: str
+    faults: str
+    nodes: int
+    load: str
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """All runs of one system under one workload and one set of faults."""
+    """All runs of one system that are alike."""
 
     system: str
     runs: tuple[Digest, ...]
@@ -90,37 +114,55 @@ def system_of(each: Digest) -> str:
     if each.target == KAFKA:
         version = each.versions.get("kafka", "")
         return f"Kafka {version}".strip()
-    return "Fencepost, simulated" if each.target == SIMULATOR else "Fencepost"
+    if each.target == SIMULATOR:
+        return "Fencepost, simulated"
+    return f"Fencepost on {each.target or '?'}"
 
 
-def groups_of(found: Iterable[Digest]) -> dict[tuple[str, str, int], list[Side]]:
-    """(workload, faults, nodes) -> what each system came to under them."""
-    by_system: dict[tuple[str, str, int], dict[str, list[Digest]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+def load_of(options: Mapping[str, str]) -> str:
+    """`60 s, 5 × 10/s` and what else is not as it usually is; empty where nobody has kept it.
+
+    An option that a run did not have yet was as it usually is.
+    """
+    if not options:
+        return ""
+    asked = {**_USUAL, **options}
+    told = [f"{asked['seconds']} s", f"{asked['clients']} × {asked['rate']}/s"]
+    told += [
+        f"{name.replace('_', '-')} {asked[name]}"
+        for name in LOAD_OPTIONS
+        if name not in _ALWAYS_TOLD and asked[name] != _USUAL[name]
+    ]
+    return ", ".join(told)
+
+
+def compared(found: Iterable[Digest]) -> dict[Alike, list[Side]]:
+    """What each system came to, wherever Kafka and Fencepost both ran as Kafka does."""
+    by_system: dict[Alike, dict[str, list[Digest]]] = defaultdict(lambda: defaultdict(list))
     for each in found:
-        faults = ", ".join(sorted(each.faults or each.struck)) or "none"
-        by_system[each.workload, faults, each.nodes][system_of(each)].append(each)
-    return {
+        if each.target in AS_KAFKA_RUNS:
+            faults = ", ".join(sorted(each.faults or each.struck)) or "none"
+            alike = Alike(each.workload, faults, each.nodes, load_of(each.options))
+            by_system[alike][system_of(each)].append(each)
+    groups = {
         key: [Side(system, tuple(runs)) for system, runs in sorted(systems.items())]
         for key, systems in sorted(by_system.items())
+    }
+    return {
+        key: sides for key, sides in groups.items() if len({side.is_kafka for side in sides}) > 1
     }
 
 
 def comparisons(found: Sequence[Digest]) -> str:
-    groups = groups_of(found)
-    both = {
-        key: sides
-        for key, sides in groups.items()
-        if any(side.is_kafka for side in sides) and not all(side.is_kafka for side in sides)
-    }
+    both = compared(found)
     if not both:
         return ""
     pairs = "".join(_pair(key, sides) for key, sides in both.items())
     return (
         '<section><h2>Kafka and Fencepost under the same faults</h2><div class="panel">'
-        f'{pairs}<p class="quiet">The same workload and checkers, and the same faults asked for; which of them struck, and how often, '
-        "is each one's own column. Records a second and the median recovery are medians over runs; gaps, p99 and max are the worst of any "
+        f'{pairs}<p class="quiet">The same workload and checkers, and the same faults and load asked for, on processes of one machine; '
+        "where the load was not kept it may differ. Which faults struck, and how often, is each one's "
+        "own column. Records a second and the median recovery are medians over runs; gaps, p99 and max are the worst of any "
         f"run. A run in which fewer than {RECOVERIES_MIN} faults were recovered from has no percentiles; a fault that somebody was never "
         "served again after has no time, and is counted.</p></div></section>"
     )
@@ -133,8 +175,8 @@ _HEAD: Final = (
 _NUMBERS: Final = (2, 5, 6, 7, 8, 9, 10)
 
 
-def _pair(key: tuple[str, str, int], sides: Sequence[Side]) -> str:
-    workload, faults, nodes = key
+def _pair(key: Alike, sides: Sequence[Side]) -> str:
+    workload, faults, nodes, load = key
     on = f" on {words.plural(nodes, 'node')}" if nodes else ""
     most = max((side.a_second or 0.0 for side in sides), default=0.0)
     gap = max((side.longest_gap_s or 0.0 for side in sides), default=0.0)
@@ -144,7 +186,8 @@ def _pair(key: tuple[str, str, int], sides: Sequence[Side]) -> str:
     )
     rows = "".join(_side(side, most, gap) for side in sides)
     return (
-        f'<div class="pair"><h3><bdi>{text(workload or "(no workload named)")}</bdi>{on} <small><bdi>{text(faults)}</bdi></small></h3>'
+        f'<div class="pair"><h3><bdi>{text(workload or "(no workload named)")}</bdi>{on} <small><bdi>{text(faults)}</bdi></small> '
+        f"<small><bdi>{text(load or f'load {NOT_KEPT}')}</bdi></small></h3>"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(workload)} side by side"><table><thead><tr>{heads}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div></div>"
     )

@@ -14,6 +14,11 @@ from ..harness.checkout import said
 QUEUE: Final = "queue"
 BANK: Final = "bank"
 VIAS: Final = ("assign", "subscribe")
+# Of a plan, all that decides how much comes through beside what is run under which faults: runs that differ in one of these
+# are not compared.
+LOAD_OPTIONS: Final = (
+    "seconds", "clients", "rate", "at_once", "keys", "writes_max", "via", "transactions", "crash_s", "age_s", "settings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
