@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +68,18 @@ def build() -> str:
     except OSError as failed:
         raise DidNotStart(f"no image of a node: {failed}") from failed
     return IMAGE
+
+
+def image_id(name: str) -> str:
+    """Of an image that somebody names; it is fetched where it is not there. DidNotStart when it can't be had."""
+    asked = ("image", "inspect", "--format", "{{.Id}}", name)
+    try:
+        with suppress(OSError):
+            return docker(*asked).strip()
+        docker("pull", name, timeout_s=BUILD_S)
+        return docker(*asked).strip()
+    except OSError as failed:
+        raise DidNotStart(f"no image {name}: {failed}") from failed
 
 
 def build_older(older: str, image: str, folder: Path) -> str:

@@ -28,7 +28,7 @@ from fencepost.node.cli.dev_folder import Layout, node_settings
 from ..harness.asking import Address
 from ..harness.processes import DidNotStart
 from .builds import Builds
-from .container_image import build, build_older, docker, freeze
+from .container_image import build, build_older, docker, freeze, image_id
 from .container_labels import dead, new_lab
 from .container_rules import addresses_of, apply, drops
 from .older import OLDER as OLDER_COMMIT
@@ -37,8 +37,9 @@ from .system import UPGRADE, CannotDo
 from .world import World
 
 IMAGE_VARIABLE: Final = (
-    "FENCEPOST_TEST_IMAGE"  # an image that is there; else one is built of the checkout
+    "FENCEPOST_TEST_IMAGE"  # an image by name; else one is built of the checkout
 )
+IMAGE: Final = "image"
 LABEL: Final = "fencepost.chaos"  # its value is the lab
 # All that may be left, also of a run that was killed before its first container, or in the middle of its removal.
 LISTINGS: Final = (("ps", "-a"), ("network", "ls"), ("volume", "ls"))
@@ -81,7 +82,8 @@ class Containers:
             self.wants = {**self.wants, UPGRADE: self._builds.why_none}
         else:
             self.can |= {UPGRADE}
-        self._image = image or os.environ.get(IMAGE_VARIABLE, "")
+        self._given = image or os.environ.get(IMAGE_VARIABLE, "")
+        self._image = ""  # that nodes are made of
         self._older_image = ""
         self._settings = list(settings)
         lab = new_lab()
@@ -100,15 +102,23 @@ class Containers:
         self._said_before = dict.fromkeys(self.nodes, "")  # by containers that are no more
         self._stack = contextlib.ExitStack()
 
+    @property
+    def foreign(self) -> Mapping[str, str]:
+        """An image that was given is nobody knows what: its id is asked for once, and run, whoever takes its name meanwhile."""
+        if self._given and not self._image:
+            self._image = image_id(self._given)
+        return {IMAGE: self._image} if self._given else {}
+
     # -- all of it -------------------------------------------------------------------------------
 
     def begin(self) -> float:
         began = time.monotonic()
         self.data.mkdir(parents=True, exist_ok=True)
         remove_what_dead_runs_left()
-        self._image = self._image or build()
+        self._image = self.foreign.get(IMAGE) or build()
         if self._builds.of:
-            self._older_image = build_older(self._builds.older, self._image, self.data / "older")
+            base = self._given or self._image  # not every engine builds on an id
+            self._older_image = build_older(self._builds.older, base, self.data / "older")
         self._stack.enter_context(held([*self._ports.values(), *self._admins.values()]))
         self._stack.callback(self._end_guard, self.start_guard())
         for network in self._networks:

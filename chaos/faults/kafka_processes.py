@@ -10,6 +10,7 @@ PROVED BY  tests/chaos/test_faults_processes.py::test_no_jvm_outlives_a_harness_
 """
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,11 @@ from .system import BY_ANY_CLOCK
 
 VERSION: Final = os.environ.get("FENCEPOST_TEST_KAFKA_VERSION", "4.3.0")
 LIBS: Final = "FENCEPOST_TEST_KAFKA_LIBS"
+# The broker's jar names the release, else the one of its clients; what has a word behind it is no code that runs.
+RELEASES: Final = tuple(
+    re.compile(rf"{jar}-(\d[\w.]*(?:-(?!sources|javadoc|scaladoc|test)\w[\w.]*)*)\.jar")
+    for jar in (r"kafka_\d[\d.]*", "kafka-clients")
+)
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 FORMAT_S: Final = 120.0
 CLUSTER_ID: Final = "ZmVuY2Vwb3N0LWNoYW9zMQ"
@@ -53,6 +59,15 @@ def libraries() -> Path:
     return folder
 
 
+def release_of(folder: Path) -> str:
+    """Of Kafka, by its jars; all of them where there are several, empty where no name tells it."""
+    names = [file.name for file in folder.iterdir()]
+    for pattern in RELEASES:
+        if found := {match[1] for name in names if (match := pattern.fullmatch(name))}:
+            return ", ".join(sorted(found))
+    return ""
+
+
 class KafkaProcesses(Loopback):
     """`settings` are NAME=VALUE, for all nodes."""
 
@@ -67,7 +82,10 @@ class KafkaProcesses(Loopback):
         self._controllers = {node: self.door(node) for node in self.nodes}
         self._settings = dict(each.split("=", 1) for each in settings)
         self._heap = heap
-        self._path = f"{libraries()}/*"
+        folder = libraries()
+        self._path = f"{folder}/*"
+        release = release_of(folder)
+        self.foreign = {"kafka": release} if release else {}
 
     def _java(self, *arguments: str) -> list[str]:
         return [

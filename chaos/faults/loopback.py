@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self
 
 from fencepost.node.cli.children import free_port, held
@@ -49,6 +50,7 @@ class Loopback(ABC):
     can: frozenset[str]
     wants: Mapping[str, str] = dict.fromkeys(sorted(LIES), "a C compiler")
     back_s: float = 90.0
+    foreign: Mapping[str, str] = MappingProxyType({})  # what no subclass says otherwise
 
     def __init__(self, folder: Path, *, nodes: int) -> None:
         self.data = folder.resolve()

@@ -56,6 +56,11 @@ class System(Protocol):
     back_s: float  # after which a node that was started and does not serve counts as lost
 
     @property
+    def foreign(self) -> Mapping[str, str]:
+        """What its nodes are, where that is not this checkout: the release of `kafka`, the id of an `image`. DidNotStart when it
+        can't be had."""
+
+    @property
     def bootstrap(self) -> str:
         """For clients: what is cut off from clients is not reached here."""
 

@@ -36,6 +36,7 @@ from ..runs.folder import (
 )
 from ..runs.judging import BROKEN, NOTHING_SHOWN
 from ..runs.plan import Plan, machine, versions
+from ..runs.plan_words import ANOTHER
 from ..runs.watch import Watch
 from .asking import NobodyAnswers
 from .growing import Growing, New
@@ -79,17 +80,18 @@ class KeptRun:
         """Before anything else: whoever is killed now leaves a run of which nothing is known."""
         if self._folder is None:
             return
+        command = getattr(chosen, "command", None)
         self._summary = {
             "name": f"{name}-{chosen.seed}",
             "workload": name,
-            "target": "another broker" if getattr(chosen, "command", None) else "processes",
+            "target": ANOTHER if command else "processes",
             "nodes": getattr(chosen, "nodes", 1),
             "seed": chosen.seed,
             "faults": list(getattr(chosen, "fault", None) or ["all"]),
             "command": command_of(name, chosen),
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": chosen.seconds,
-            "versions": versions(Plan()),
+            "versions": versions(Plan(), {"broker": command} if command else {}),
             "machine": machine(),
             "verdict": UNKNOWN,
             "why": "the run has not come to its end",

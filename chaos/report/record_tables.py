@@ -16,7 +16,7 @@ from .nodes_code import NOW, NodesCode
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
 from .seeds_once import counted_once
-from .side_by_side import KAFKA, NOT_KEPT, SIMULATOR, Side, compared, system_of
+from .side_by_side import NOT_KEPT, OTHERS, SIMULATOR, Side, compared, system_of
 from .struck import Struck
 
 BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
@@ -33,13 +33,14 @@ COMPARED_NOTE: Final = (
 )
 CODE_NOTE: Final = (
     "*As it stands* is what was run on commits whose nodes are, file by file, those of the commit on which this was counted; "
-    "*unknown* had changes that are in no commit, or a commit that is not in this history.\n"
+    "*unknown* had changes that are in no commit, a commit that is not in this history, or nodes of another image.\n"
 )
 CODES_MAX: Final = 8
 CODE_COMMITS_MAX: Final = 6
 COMMITS_MAX: Final = 40
 FAILURES_MAX: Final = 60
 _SHORT: Final = 7  # of a commit
+_SHORT_IMAGE: Final = 12
 
 
 def write(record: Path, ledger: Ledger) -> None:
@@ -88,7 +89,7 @@ def _totals(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         by_place[system_of(run)].append(run)
     for place, of_place in sorted(by_place.items(), key=lambda each: ("Kafka" in each[0], each[0])):
         rows.append(_run_row(place, of_place))
-    ours = [run for run in runs if run.target not in (KAFKA, SIMULATOR)]
+    ours = [run for run in runs if run.target not in {SIMULATOR, *OTHERS}]
     if ours:
         rows.append(_run_row("**Fencepost on real nodes, all**", ours))
     head = ("where", "seeds or runs", "hours", "faults", "acknowledged", "failed", "unknown")
@@ -151,7 +152,7 @@ def _grouped(
     """By what `name_of` makes of their commits; what was run last comes first."""
     groups: dict[str, _Group] = defaultdict(_Group)
     for run in runs:
-        if run.target != KAFKA:
+        if run.target not in OTHERS:
             groups[name_of(run.commit)].runs.append(run)
             groups[name_of(run.commit)].began(run.commit, run.began)
     for each in campaigns:
@@ -293,12 +294,8 @@ def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         if run.verdict == INVALID:
             what = words.listed(run.anomalies, most=4) or run.why[:200]
             again = f"seed {run.seed}, {run.name}"
-            found.append(
-                (
-                    run.began,
-                    [f"`{_short(run.commit)}`", system_of(run), _named(what), _named(again)],
-                )
-            )
+            row = [_code_of(run), system_of(run), _named(what), _named(again)]
+            found.append((run.began, row))
     found.sort(key=lambda each: each[0], reverse=True)
     rows = [[began[:10], *row] for began, row in found[:FAILURES_MAX]]
     if not rows:
@@ -306,6 +303,14 @@ def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
     more = len(found) - len(rows)
     tail = f"\n{more} older ones are in record.jsonl.\n" if more else ""
     return _table(("when", "commit", "where", "what", "again"), rows, right=()) + tail
+
+
+def _code_of(run: Digest) -> str:
+    """Of its nodes: a commit, or an image that nobody knows the commit of."""
+    image = run.versions.get("image", "").rpartition(":")[2]
+    if run.commit or not image:
+        return f"`{_short(run.commit)}`" if run.commit else "not known"
+    return f"image {_code(image[:_SHORT_IMAGE])}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int]) -> str:

@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 from ..checkers.availability import NOT_SERVED
 from ..runs.judging import NO_KINDS
 from ..runs.plan import LOAD_OPTIONS, Plan
+from ..runs.plan_words import ANOTHER, KAFKA
 from . import words
 from .digest import RECOVERIES_MIN, Digest
 from .markup import text
 from .run_folder import INVALID, UNKNOWN, VALID, option_of
 
-KAFKA: Final = "kafka"
 SIMULATOR: Final = "simulator"
+OTHERS: Final = frozenset({KAFKA, ANOTHER})  # targets that are no Fencepost
 AS_KAFKA_RUNS: Final = frozenset({KAFKA, "processes"})  # targets
 NOT_KEPT: Final = "not kept"  # by older runs: what was asked of them
 _USUAL: Final = {
@@ -114,6 +115,8 @@ def system_of(each: Digest) -> str:
     if each.target == KAFKA:
         version = each.versions.get("kafka", "")
         return f"Kafka {version}".strip()
+    if each.target == ANOTHER:
+        return ANOTHER
     if each.target == SIMULATOR:
         return "Fencepost, simulated"
     return f"Fencepost on {each.target or '?'}"

@@ -3,13 +3,15 @@
 import os
 import platform
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
 from ..faults.older import OLDER, called
 from ..faults.system import UPGRADE
-from ..harness.checkout import said
+from ..harness import checkout
+from .plan_words import KAFKA
 
 QUEUE: Final = "queue"
 BANK: Final = "bank"
@@ -89,7 +91,9 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def versions(plan: Plan) -> dict[str, str]:
+def versions(plan: Plan, foreign: Mapping[str, str]) -> dict[str, str]:
+    """`foreign`: what the nodes are that are not this checkout's code (`System.foreign`): they have none of its commits. Beside
+    Kafka's release the commit is that of who struck and judged."""
     from confluent_kafka import libversion
 
     found = {
@@ -97,13 +101,10 @@ def versions(plan: Plan) -> dict[str, str]:
         "python": platform.python_version(),
         "librdkafka": libversion()[0],
     }
-    if plan.target == "kafka":
-        from ..faults.kafka_processes import VERSION
-
-        found["kafka"] = VERSION
+    found |= foreign
     if UPGRADE in plan.faults:
         found["older build"] = called(plan.older)
-    if commit := said("describe", "--always", "--dirty"):
+    if (not foreign or plan.target == KAFKA) and (commit := checkout.commit()):
         found["commit"] = commit
     return found
 

@@ -16,7 +16,9 @@ WORKLOADS: Final = (
     "churn",
     "tuned",
 )
-TARGETS: Final = ("processes", "containers", "kafka")
+KAFKA: Final = "kafka"
+TARGETS: Final = ("processes", "containers", KAFKA)
+ANOTHER: Final = "another broker"  # than any of these, which an older loop is told the command of
 # What can't be: workloads on targets, faults in workloads.
 NOT_ON: Final[Mapping[tuple[str, str], str]] = {
     ("added", "kafka"): "Kafka has no transaction groups and no half messages",

@@ -105,7 +105,7 @@ class Run:
             "command": plan.command,
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": 0.0,
-            "versions": versions(plan),
+            "versions": versions(plan, self.system.foreign),
             "machine": machine(),
             "options": asdict(plan),
             "verdict": UNKNOWN,
