@@ -1,5 +1,7 @@
 /* A world that lies to one process: preloaded before libc, told what to do by a page that the harness writes to.
  *
+ * Here are its page, its files and their names; world_clocks.c has the clocks, and what waits by them.
+ *
  * CHAOS_CONTROL   the page; its slots are numbered as in world.py
  * CHAOS_FOLDER    the process's data, with a slash at its end: nothing else is touched
  * CHAOS_JOURNAL   while slot TRACKING is set, what was written and renamed, and what was synced of it (power.py reads it)
@@ -9,7 +11,7 @@
  * Old contents are noted before a change, the change is noted after it was done: who is killed between the two has
  * changed something that counts as durable, which a kernel may do too.
  */
-#define _GNU_SOURCE
+#include "world.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +26,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { VERSION, WALL_OFFSET, WALL_BASE, WALL_RATE, STEADY_OFFSET, STEADY_BASE, STEADY_RATE,
-       FULL, WRITE_ERROR, SYNC_ERROR, READ_ERROR, ONE_IN, SLOW_SYNC_US, SLOW_WRITE_US, TRACKING, SLOTS };
 enum { OP_WRITE = 1, OP_TRUNCATE, OP_SYNC, OP_CREATE, OP_RENAME, OP_UNLINK, OP_MKDIR, OP_RMDIR };
-#define BILLION 1000000000LL
-#define MILLION 1000000LL
 #define FDS 65536
 
 struct entry { /* little-endian, as the machines are that this runs on; then the two paths and the old bytes */
@@ -43,7 +39,7 @@ struct entry { /* little-endian, as the machines are that this runs on; then the
 };
 
 static volatile int64_t nothing[SLOTS];
-static volatile int64_t *control = nothing;
+volatile int64_t *control = nothing;
 static const char *folder, *graves, *boot_id;
 static size_t folder_length;
 static int journal = -1;
@@ -53,7 +49,6 @@ static unsigned calls;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-#define REAL(type, name, ...) static type (*real_##name)(__VA_ARGS__)
 REAL(int, openat64, int, const char *, int, ...);
 REAL(int, close, int);
 REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t);
@@ -69,14 +64,13 @@ REAL(int, renameat, int, const char *, int, const char *);
 REAL(int, unlinkat, int, const char *, int);
 REAL(int, mkdirat, int, const char *, mode_t);
 REAL(int, statvfs64, const char *, struct statvfs64 *);
-REAL(int, clock_gettime, clockid_t, struct timespec *);
 
 static void begin(void)
 {
-#define FIND(name) real_##name = dlsym(RTLD_NEXT, #name)
 	FIND(openat64); FIND(close); FIND(pwrite64); FIND(write); FIND(writev); FIND(pwritev64v2);
 	FIND(pread64); FIND(preadv64v2); FIND(ftruncate64); FIND(fsync); FIND(fdatasync); FIND(renameat);
-	FIND(unlinkat); FIND(mkdirat); FIND(statvfs64); FIND(clock_gettime);
+	FIND(unlinkat); FIND(mkdirat); FIND(statvfs64);
+	find_clocks();
 	const char *page = getenv("CHAOS_CONTROL"), *kept = getenv("CHAOS_JOURNAL");
 	folder = getenv("CHAOS_FOLDER");
 	graves = getenv("CHAOS_GRAVES");
@@ -97,57 +91,7 @@ static void begin(void)
 		journal_end = found.st_size;
 }
 
-__attribute__((constructor)) static void prepare(void) { pthread_once(&once, begin); }
-
-/* --- clocks ------------------------------------------------------------------------------------------------------ */
-
-/* The rate is in parts of a million; VERSION is odd while the harness writes. */
-static void skew(struct timespec *at, int offset, int base, int rate)
-{
-	int64_t version, now, told;
-	do {
-		version = __atomic_load_n(&control[VERSION], __ATOMIC_ACQUIRE);
-		now = at->tv_sec * BILLION + at->tv_nsec;
-		if (now < control[base]) /* read before the rate was changed */
-			now = control[base];
-		told = now + control[offset];
-		if (control[rate])
-			told += (now - control[base]) / MILLION * (control[rate] - MILLION)
-			      + (now - control[base]) % MILLION * (control[rate] - MILLION) / MILLION;
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	} while ((version & 1) || version != control[VERSION]);
-	at->tv_sec = told / BILLION;
-	at->tv_nsec = told % BILLION;
-}
-
-int clock_gettime(clockid_t clock, struct timespec *at)
-{
-	prepare();
-	int code = real_clock_gettime(clock, at);
-	if (code == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-		skew(at, WALL_OFFSET, WALL_BASE, WALL_RATE);
-	else if (code == 0 && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME))
-		skew(at, STEADY_OFFSET, STEADY_BASE, STEADY_RATE);
-	return code;
-}
-
-int gettimeofday(struct timeval *restrict at, void *restrict zone)
-{
-	struct timespec now;
-	int code = clock_gettime(CLOCK_REALTIME, &now);
-	at->tv_sec = now.tv_sec;
-	at->tv_usec = now.tv_nsec / 1000;
-	return code;
-}
-
-time_t time(time_t *at)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (at)
-		*at = now.tv_sec;
-	return now.tv_sec;
-}
+__attribute__((constructor)) void prepare(void) { pthread_once(&once, begin); }
 
 /* --- which files, and whether it is their turn to fail ------------------------------------------------------------- */
 

@@ -24,7 +24,8 @@ from typing import Final
 
 from ..harness.processes import DidNotStart
 
-SOURCE: Final = Path(__file__).with_name("world.c")
+HEADER: Final = Path(__file__).with_name("world.h")
+SOURCES: Final = sorted(HEADER.parent.glob("world*.c"))
 MILLION: Final = 1_000_000
 PAGE: Final = 4096
 
@@ -65,8 +66,9 @@ def compiler() -> str | None:
 
 
 def library(folder: Path) -> Path:
-    """The compiled world.c, made in `folder` once. DidNotStart where it can't be compiled."""
-    name = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+    """All of world*.c, compiled in `folder` once. DidNotStart where it can't be."""
+    texts = [source.read_bytes() for source in (HEADER, *SOURCES)]
+    name = hashlib.sha256(b"".join(texts)).hexdigest()[:12]
     found = folder / f"world-{name}.so"
     if found.exists():
         return found
@@ -74,10 +76,10 @@ def library(folder: Path) -> Path:
     unfinished = found.with_suffix(f".{os.getpid()}")
     command = [compiler() or "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(unfinished)]
     done = subprocess.run(
-        [*command, str(SOURCE)], capture_output=True, text=True, timeout=120, check=False
+        [*command, *map(str, SOURCES)], capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode != 0:
-        raise DidNotStart(f"{command[0]} can't compile {SOURCE}: {done.stderr[-2_000:]}")
+        raise DidNotStart(f"{command[0]} can't compile {SOURCES[0]}: {done.stderr[-2_000:]}")
     unfinished.replace(found)
     return found
 
