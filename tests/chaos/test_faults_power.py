@@ -99,6 +99,26 @@ def test_a_rename_with_a_sync_of_its_folder_stays(doing) -> None:
     assert (folder / "a").read_bytes() == b"new" and (folder / "c").is_dir()
 
 
+def test_bytes_that_came_from_another_file_are_lost_as_written_ones_are(doing) -> None:
+    folder = doing("""
+        a = make("a", b"0123456789"); b = make("b", b"abcdefghij")
+        os.fsync(a); os.fsync(b); sync(".")
+        os.copy_file_range(b, a, 2, 0, 4)
+        os.lseek(a, 8, os.SEEK_SET)
+        os.sendfile(a, b, 0, 5)
+        os.pwrite(os.dup(a), b"xyz", 0)
+    """)
+    assert (folder / "a").read_bytes() == b"0123456789"
+
+
+def test_a_second_name_without_a_sync_of_its_folder_has_not_been(doing) -> None:
+    folder = doing("""
+        os.fsync(make("a", b"x")); os.link("a", "b"); sync(".")
+        os.link("a", "c")
+    """)
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
+
+
 def test_what_was_removed_may_be_back(doing) -> None:
     folder = doing("""
         os.mkdir("f"); sync(".")

@@ -15,8 +15,13 @@ from fencepost.chaos.faults.world import World
 
 # Answers each line of Python with what it evaluates to, as JSON.
 CHILD = """
-import errno, json, os, sys, time
+import ctypes, errno, fcntl, json, os, socket, subprocess, sys, time
 folder = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+def called(name, *arguments):
+    ctypes.set_errno(0)
+    code = getattr(libc, name)(*arguments)
+    return ctypes.get_errno() if code < 0 else code
 def tried(call, *arguments):
     try:
         call(*arguments)
@@ -126,6 +131,130 @@ def test_calls_fail_by_kind_and_only_below_the_folder(world, child, tmp_path) ->
     assert sorted(answers) == [0] * 6 + [errno.EIO] * 3
     world.sound_disk()
     assert child.ask("tried(os.fsync, a)") == 0
+
+
+READS = (
+    "tried(os.read, a, 1)",
+    "tried(os.readv, a, [bytearray(1)])",
+    "tried(os.pread, a, 1, 0)",
+    "tried(os.preadv, a, [bytearray(1)], 0)",
+    "tried(os.sendfile, s.fileno(), a, 0, 1)",
+    "tried(os.sendfile, o, a, 0, 1)",
+    "tried(os.copy_file_range, a, o, 1, 0, 0)",
+    "tried(os.read, os.dup(a), 1)",
+    "tried(lambda: open(folder + '/a').read())",
+)
+# As a program calls them that was built with _FORTIFY_SOURCE, or for one signature alone: (name, arguments, what is read)
+CALLS = (
+    "called('__read_chk', a, room, 1, 1)",
+    "called('__pread_chk', a, room, 1, ctypes.c_long(0), 1)",
+    "called('__pread64_chk', a, room, 1, ctypes.c_long(0), 1)",
+    "called('preadv64', a, parts, 1, ctypes.c_long(0))",
+    "called('sendfile', s.fileno(), a, ctypes.byref(ctypes.c_long(0)), 1)",
+)
+
+
+@pytest.fixture
+def open_files(child) -> None:
+    """`a` lies below the folder, `o` outside; `s` and `r` are two ends of a socket, `p` and `q` of a pipe."""
+    child.ask("globals().update(a=os.open(folder + '/a', os.O_RDWR | os.O_CREAT))")
+    child.ask("globals().update(o=os.open(os.path.dirname(folder) + '/o', os.O_RDWR | os.O_CREAT))")
+    child.ask(
+        "globals().update(zip('rs', socket.socketpair()), room=ctypes.create_string_buffer(9))"
+    )
+    child.ask("globals().update(zip('pq', os.pipe()))")
+    child.ask("globals().update(parts=(ctypes.c_size_t * 2)(ctypes.addressof(room), 1))")
+    assert child.ask("[os.pwrite(fd, b'abc' * 9, 0) for fd in (a, o)]") == [27, 27]
+
+
+@pytest.mark.usefixtures("open_files")
+@pytest.mark.parametrize("read", [*READS, *CALLS])
+def test_no_way_to_read_passes_by_a_disk_that_fails(world, child, read) -> None:
+    """A fetch goes by sendfile, of a node of ours and of Kafka: what fails for pread alone strikes none."""
+    world.set(read_error=errno.EIO)
+    assert child.ask(read) == errno.EIO
+    world.sound_disk()
+    assert child.ask(read) == (1 if read in CALLS else 0)
+
+
+@pytest.mark.usefixtures("open_files")
+def test_what_is_read_of_others_is_left_alone(world, child) -> None:
+    child.ask("os.mkfifo(folder + '/f')")
+    child.ask("globals().update(f=os.open(folder + '/f', os.O_RDWR))")
+    world.set(read_error=errno.EIO, full=1)
+    assert child.ask("os.write(f, b'x') == len(os.read(f, 1))")
+    assert child.ask("os.write(q, b'pipe') and os.read(p, 9).decode()") == "pipe"
+    assert (
+        child.ask("s.send(b'sent') and os.readv(r.fileno(), [room]) and room[:4].decode()")
+        == "sent"
+    )
+    assert child.ask("tried(os.read, o, 1)") == 0
+    assert child.ask("tried(os.sendfile, s.fileno(), o, 0, 1)") == 0
+    assert child.ask("os.write(os.dup(o), b'x')") == 1
+    assert child.ask("tried(os.posix_fallocate, o, 0, 9)") == 0
+    assert child.ask("os.write(os.dup2(o, os.dup(a)), b'x')") == 1
+    assert child.ask("tried(os.link, folder + '/a', os.path.dirname(folder) + '/linked')") == 0
+
+
+@pytest.mark.usefixtures("open_files")
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "tried(os.posix_fallocate, a, 0, 1 << 20)",
+        "called('fallocate', a, 0, ctypes.c_long(0), ctypes.c_long(1 << 20))",
+        "called('fallocate64', a, 0, ctypes.c_long(0), ctypes.c_long(1 << 20))",
+        "tried(os.link, folder + '/a', folder + f'/b{time.monotonic()}')",
+        "tried(os.sendfile, a, o, 0, 1)",
+        "tried(os.copy_file_range, o, a, 1, 0, 0)",
+        "tried(os.write, os.dup(a), b'x')",
+        "tried(os.write, libc.dup(a), b'x')",
+        "tried(os.write, os.dup2(a, 200), b'x')",
+        "tried(os.write, libc.dup2(a, 201), b'x')",
+        "tried(os.write, libc.dup3(a, 202, os.O_CLOEXEC), b'x')",
+        "tried(os.write, fcntl.fcntl(a, fcntl.F_DUPFD, 203), b'x')",
+        "tried(os.write, fcntl.fcntl(a, fcntl.F_DUPFD_CLOEXEC, 204), b'x')",
+        "tried(os.write, libc.fcntl(a, fcntl.F_DUPFD, 205), b'x')",
+    ],
+)
+def test_no_way_to_fill_it_passes_by_a_disk_that_is_full(world, child, fill) -> None:
+    world.set(full=1)
+    assert child.ask(fill) == errno.ENOSPC
+    world.sound_disk()
+    assert child.ask(fill) == 0
+
+
+@pytest.mark.usefixtures("open_files")
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "os.close(n)",
+        "os.closerange(n, n + 1)",
+        "libc.close_range(n, n, 0)",
+        "libc.closefrom(n)",
+        "libc.fclose(ctypes.c_void_p(fdopen(n, b'r')))",
+        "os.close(n) or len(list(os.scandir(d)))",
+    ],
+)
+def test_a_number_that_another_file_has_now_is_not_struck(world, child, closed) -> None:
+    """Also when it was closed inside libc, as the end of a stream or of a folder does, or one call closed many."""
+    child.ask("globals().update(fdopen=libc.fdopen, d=os.open(folder, os.O_RDONLY))")
+    child.ask("setattr(fdopen, 'restype', ctypes.c_void_p)")
+    child.ask("globals().update(n=os.dup(a))")
+    child.ask(closed)
+    assert child.ask("globals().update(m=os.memfd_create('m')) or m - n") == 0
+    world.set(full=1, read_error=errno.EIO)
+    assert child.ask("os.write(m, b'x')") == 1
+    assert child.ask("tried(os.pread, m, 1, 0)") == 0
+
+
+@pytest.mark.usefixtures("open_files")
+def test_what_a_child_does_before_its_program_begins_is_not_its_parents(world, child) -> None:
+    """CPython starts programs by vfork: the child has numbers of its own, and the memory of its parent."""
+    child.ask("subprocess.run(['true'], stdout=a, stdin=o, close_fds=False).returncode")
+    child.ask("subprocess.run(['true'], stdout=a).returncode")
+    world.set(full=1)
+    assert child.ask("'an answer'") == "an answer"
+    assert child.ask("tried(os.write, a, b'x')") == errno.ENOSPC
 
 
 def test_what_lies_outside_of_the_folder_is_left_alone(world, child, tmp_path) -> None:
