@@ -3,9 +3,9 @@
 What counts is that nobody is ever served damage; the readers of the load see to that. Here it is seen whether the node
 says what it found, serves again with whole copies, refuses to start, or has to be given an empty disk.
 
-INVARIANT  a node that could not mend itself has said what is damaged, or the run is unknown.
-PREVENTS   an empty disk that hides a node which was blind to its damage.
-PROVED BY  tests/chaos/test_faults_nodes.py::test_who_says_nothing_of_its_damage_and_gets_an_empty_disk_makes_the_run_unknown
+INVARIANT  a node that could not mend itself has named what is damaged, in an event that speaks of damage, or the run is unknown.
+PREVENTS   an empty disk that hides a node which was blind to its damage, and only complained of its neighbours.
+PROVED BY  tests/chaos/test_faults_damage.py::test_who_says_nothing_of_its_damage_and_gets_an_empty_disk_makes_the_run_unknown
 """
 
 import json
@@ -14,22 +14,46 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..harness.processes import DidNotStart
 from .fault import SYNC_S, Fault, LeftOut, Stage
 from .plan import Strike
 
 MENDED_S: Final = 20.0  # for a node with damaged files to be whole again by itself
-DAMAGE_SAID: Final = re.compile(
-    r"damag|torn|not what was|checksum|CRC|does not name|can't|rebuilt|lost", re.IGNORECASE
+# What the product logs of files that are not as they were written: what can't be written is another matter, and so is whatever
+# is said of neighbours. Of these a line counts that names what was damaged.
+DAMAGE_EVENTS: Final = frozenset(
+    {
+        "compaction_failed",
+        "coordinator_unreadable",
+        "damaged_logs_unreadable",
+        "file_range_unreadable",
+        "journal_torn_tail_cut",
+        "leader_epochs_damaged",
+        "log_damaged",
+        "node_ends",
+        "node_refused",
+        "partition_offline",
+        "partition_offsets_damaged",
+        "peer_lives_unreadable",
+        "quorum_vote_copy_damaged",
+        "read_failed",
+        "read_for_follower_failed",
+        "retention_failed",
+        "snapshot_not_usable",
+        "stray_partition",
+        "torn_log_cut",
+        "transaction_index_damaged",
+    }
 )
 READ_S, LOOK_S = 60.0, 0.5  # for a node to read all of its logs again
 READ_AGAIN: Final = '"logs_read_again"'
 LINE_MAX: Final = 300
+PARTITION: Final = re.compile(r"[\w.-]+-\d+")  # the name of its folder
 STARTS: Final = "node_starts"
-LOUD: Final = ("warn", "error")
 SILENT: Final = "it said nothing of damage"
 
 
@@ -44,6 +68,7 @@ class Damage(Fault):
     def __init__(self, stage: Stage, strike: Strike) -> None:
         super().__init__(stage, strike)
         self._told = ""  # what was done to which files
+        self._names = re.compile("(?!)")  # by which a line names one of them
 
     def begin(self) -> str:
         self.stage.wait_in_sync()
@@ -58,6 +83,7 @@ class Damage(Fault):
             raise LeftOut(f"node {node} has no file that could be damaged")
         some = self.rng.sample(fitting, min(3, len(fitting)))
         self._told = "; ".join(self._strike(path, folder) for path in some)
+        self._names = names_of([path.relative_to(folder) for path in some], folder.name)
         ended = "stopped" if cleanly else "killed"
         return f"node {node} was {ended}, and finds {self._told} ({self.target})"
 
@@ -113,7 +139,7 @@ class Damage(Fault):
         return self.system.said(node).rpartition(f'"{STARTS}"')[2]
 
     def _named(self, node: int) -> str:
-        """The sentences in which it warned of something since its last start."""
+        """The sentences in which it has named its damage since its last start."""
         told: list[str] = []
         for line in self.system.said(node).splitlines():
             try:
@@ -122,7 +148,7 @@ class Damage(Fault):
                 continue
             if found.get("event") == STARTS:
                 told.clear()
-            elif found.get("level") in LOUD and DAMAGE_SAID.search(str(found)):
+            elif found.get("event") in DAMAGE_EVENTS and self._names.search(_words(found)):
                 told.append(str(found.get("message"))[:LINE_MAX])
         return f"it said: {' | '.join(told[:3])}" if told else SILENT
 
@@ -134,6 +160,25 @@ class Damage(Fault):
         self.system.start(node)
         self.system.wait_ready([node], self.system.back_s)
         self.stage.asked.wait_in_sync(SYNC_S)
+
+
+def names_of(files: Sequence[Path], folder: str) -> re.Pattern[str]:
+    """Of files in the folder of that name: the path of one, of the folder that it lies in (`folder` itself is one), or the partition. A
+    torn tail of the file beside it, as any kill may leave one, names none of them."""
+    found = []
+    for file in files:
+        found.append(rf"/{re.escape(file.as_posix())}(?![\w-])")
+        beside = file.parent.as_posix()
+        is_top = beside == "."
+        found.append(rf"/{re.escape(folder if is_top else beside)}(?![\w/-])")
+        if PARTITION.fullmatch(beside):
+            found.append(rf"(?<![\w./-]){re.escape(beside)}(?![\w/-])")
+    return re.compile("|".join(found))
+
+
+def _words(line: Mapping[str, Any]) -> str:
+    """A topic and its partition are two fields of a line."""
+    return "\n".join([*map(str, line.values()), f"{line.get('topic')}-{line.get('partition')}"])
 
 
 KINDS = (Damage,)

@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from faults_machines import Machines
+from fencepost.chaos.faults.fault import Stage
 from fencepost.chaos.faults.world import library
 from support.needs import give_up
 
@@ -14,3 +16,12 @@ def compiled(tmp_path_factory) -> Path:
     if not shutil.which("gcc"):
         give_up("needs gcc: there is no `gcc` on the PATH")
     return library(tmp_path_factory.getbasetemp() / "compiled")
+
+
+@pytest.fixture
+def machines(tmp_path, monkeypatch):
+    monkeypatch.setattr(Stage, "sleep", lambda *_: None)
+    made = Machines(tmp_path)
+    yield made
+    for world in made.worlds.values():
+        world.close()
