@@ -1,12 +1,13 @@
 """Zombies and worn-out producers: a second producer with an id that another has, one that sleeps between its send and
 its commit, an id whose epochs are used up: at 32767 its producer id must change.
 
-A load lends its own clients for it (`fault.Clients`, `../runs/lent.py`); of one that does not ids are taken that the brokers know of.
+A load lends its own clients for it (`fault.Clients`, `../runs/lent.py`); of one that does not nobody is struck. Brokers would tell of ids, too,
+but for days after whoever had one has ended.
 """
 
 from ..harness.asking import Address
 from .fault import Fault, LeftOut
-from .zombies import choose_id, take_over
+from .zombies import take_over
 
 EPOCHS: tuple[int, int] = (20, 500)  # for how many generations an id is used up at a time
 
@@ -19,19 +20,6 @@ class _Clients(Fault):
     def heal(self) -> str:
         return ""
 
-    def doors(self) -> dict[int, Address]:
-        doors = self.system.doors
-        return {node: doors[node] for node in self.system.nodes if self.system.is_up(node)}
-
-    def take_over(self, times: int, known: str = "") -> str:
-        chosen = known or choose_id(list(self.doors().values()), self.rng)
-        if chosen is None:
-            raise LeftOut("the brokers know of no transactional id")
-        taken = take_over(self.doors, chosen, times, self.stage.stopping.is_set)
-        if not taken.times:
-            raise LeftOut(f"nobody coordinates {chosen}")
-        return f"the transactional id {chosen} was {taken}"
-
 
 class Zombie(_Clients):
     """Two producers with one transactional id: each that begins fences the other."""
@@ -41,7 +29,7 @@ class Zombie(_Clients):
     def begin(self) -> str:
         twin = self.stage.clients.twin
         if twin is None:
-            return self.take_over(self.rng.randint(1, 3))
+            raise LeftOut("this load has no ids that a second producer may have")
         return (
             f"a second producer has begun with the transactional id {twin(self.rng, self.lasts_s)}"
         )
@@ -71,8 +59,18 @@ class Epochs(_Clients):
     name = "epochs"
 
     def begin(self) -> str:
-        elder = self.stage.clients.elder
-        return self.take_over(self.rng.randint(*EPOCHS), elder() if elder else "")
+        in_use = self.stage.clients.in_use
+        if in_use is None:
+            raise LeftOut("this load has no ids that may be worn out")
+        chosen, times = in_use(self.rng), self.rng.randint(*EPOCHS)
+        taken = take_over(self.doors, chosen, times, self.stage.stopping.is_set)
+        if not taken.times:
+            raise LeftOut(f"nobody coordinates {chosen}")
+        return f"the transactional id {chosen} was {taken}"
+
+    def doors(self) -> dict[int, Address]:
+        doors = self.system.doors
+        return {node: doors[node] for node in self.system.nodes if self.system.is_up(node)}
 
 
 KINDS = (Zombie, Sleeper, Epochs)

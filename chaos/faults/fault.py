@@ -25,7 +25,7 @@ class Clients:
 
     `twin`      start a second producer with a transactional id of the load, for that many seconds; its id
     `pause`     stop a producer between a send and its commit, until `resume`; who it is
-    `elder`     a transactional id that is in use as long as the load is, and whose epochs may be nearly used up
+    `in_use`    a transactional id that a client of the load has now, and whose epochs may be nearly used up
 
     Each may raise `LeftOut`.
     """
@@ -33,7 +33,7 @@ class Clients:
     twin: Callable[[random.Random, float], str] | None = None
     pause: Callable[[random.Random], str] | None = None
     resume: Callable[[], None] | None = None
-    elder: Callable[[], str] | None = None
+    in_use: Callable[[random.Random], str] | None = None
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
-"""Another producer with a transactional id that somebody has: asked of the brokers who has one, taken by InitProducerId.
+"""Another producer with a transactional id that somebody has, taken by InitProducerId.
 
 Each InitProducerId fences whoever has the id, ends what was left open, and raises the producer epoch by one; from
 32767 on there is none left, and the id gets another producer id.
 """
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,29 +35,6 @@ class Taken:
     def __str__(self) -> str:
         said = f"taken {self.times} times, from producer {self.first[0]} epoch {self.first[1]}"
         return f"{said} to producer {self.last[0]} epoch {self.last[1]}"
-
-
-def transactional_ids(addresses: Sequence[Address]) -> list[str]:
-    """Of all transactions that the nodes know of; who does not answer is left out."""
-
-    async def ask(client: WireClient) -> list[str]:
-        reply = await client.request(
-            ApiKey.list_transactions, state_filters=[], producer_id_filters=[]
-        )
-        return [str(each.transactional_id) for each in reply.transaction_states]
-
-    found: set[str] = set()
-    for address in addresses:
-        try:
-            found.update(asking.ask_any([address], ask))
-        except asking.NobodyAnswers:
-            continue
-    return sorted(found)
-
-
-def choose_id(addresses: Sequence[Address], rng: random.Random) -> str | None:
-    found = transactional_ids(addresses)
-    return rng.choice(found) if found else None
 
 
 def take_over(

@@ -46,6 +46,7 @@ class Client:
     is_killed: bool = False  # by us; else it was the kernel, for want of memory
     did: int = 0  # operations of its processes that have come to an end
     name: str = ""  # of the process that transacts in it, once it has said so
+    transacted_s: float = 0.0  # when it was last at it
 
     @property
     def alive(self) -> bool:
@@ -154,9 +155,8 @@ class Clients:
             else:
                 new = client.notes.ended()
                 client.did += len(new)
-                client.name = next(
-                    (op.process for op in reversed(new) if op.f == "txn"), client.name
-                )
+                client.name = client.notes.name
+                client.transacted_s = client.notes.transacted_s
                 if not client.paused and stands_still(client.process.pid):
                     os.kill(client.process.pid, signal.SIGCONT)  # it went to sleep too late
                 if new and self._life_s and client.crash_at_s == NEVER:

@@ -1,9 +1,10 @@
-"""What of a run's clients the faults may use: a twin, a sleep between a send and its commit, an id whose epochs are nearly used up.
+"""What of a run's clients the faults may use: a twin, a sleep between a send and its commit, an id whose epochs are used up.
 
 INVARIANT  who is stopped stands between its sends and its commit, seen in the process table, and a second producer has begun a
-           transaction, or the fault is left out.
+           transaction, or the fault is left out; so is the wearing out of an id that no client of the load has now.
 PREVENTS   a record of sleepers that slept while they had nothing open, and of worn-out ids that nobody was using.
-PROVED BY  tests/chaos/test_lent_clients.py::test_a_client_is_stopped_between_its_sends_and_its_commit
+PROVED BY  tests/chaos/test_lent_clients.py::test_a_client_is_stopped_between_its_sends_and_its_commit,
+           tests/chaos/test_lent_clients.py::test_whose_id_is_worn_out_has_transacted_a_moment_ago
 
 Under `epochs` one client keeps its id for the whole run. With `--age-s` that id is driven to `OLD` before the load begins: each
 start of its client is an epoch more then, the fault is hundreds, so that 32765 to 32767 and the change of the producer id
@@ -29,6 +30,7 @@ from .workloads import EPOCHS, Workload
 OLD: Final = 32_764  # Kafka's last epoch is 32767, and the first that it gives out is 0
 SLEEPS_S: Final = 10.0  # for a client to come to a commit
 TWIN_S: Final = 20.0  # for a second client to begin a transaction
+USED_S: Final = 5.0  # since it transacted: later it may have given up its id
 LOOK_S: Final = 0.02
 
 
@@ -41,20 +43,33 @@ class Lent:
         self.workload = workload
 
     def hooks(self) -> ClientFaults:
-        has_elder = has_elder_of(self.plan, self.workload)
         return ClientFaults(
             twin=self.twin,
             pause=self.pause,
             resume=self.clients.resume,
-            elder=(lambda: self.workload.elder) if has_elder else None,
+            in_use=self.in_use,
         )
 
+    def _who_transact(self) -> list[Client]:
+        """The lock is held."""
+        return [each for each in self.clients.all if each.name and each.alive and not each.paused]
+
     def _some(self, rng: random.Random) -> Client:
-        """Who transacts; the lock is held."""
-        found = [each for each in self.clients.all if each.name and each.alive and not each.paused]
+        found = self._who_transact()
         if not found:
             raise LeftOut("no client of this load transacts now")
         return rng.choice(found)
+
+    def in_use(self, rng: random.Random) -> str:
+        """An elder's whenever there is one: whoever follows in its place has it, too. Else of who has just transacted."""
+        if has_elder_of(self.plan, self.workload):
+            return self.workload.elder
+        with self.clients.lock:
+            since_s = self.clients.now_s - USED_S
+            found = [each for each in self._who_transact() if each.transacted_s >= since_s]
+        if not found:
+            raise LeftOut(f"no client of this load has transacted in the last {USED_S:g} s")
+        return self._id_of(rng.choice(found))
 
     def pause(self, rng: random.Random) -> str:
         with self.clients.lock:

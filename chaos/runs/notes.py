@@ -21,13 +21,15 @@ class Notes:
         self._at = 0
         self._open: dict[int, Txn] = {}
         self.transacts = False  # it has begun a transaction, at least
+        self.name = ""  # under which it did so last, unless that life of it is over
+        self.transacted_s = 0.0  # when it was last at it
         self.readers: dict[str, None] = {}  # names under which it was given partitions, in order
 
     def ended(self) -> list[Txn]:
         """What has come to an end since the last look."""
         found = []
         for op in self._new():
-            self.transacts |= op.f == "txn"
+            self._see_who(op)
             if op.ended_s == 0.0:
                 self._open[op.number] = op
                 continue
@@ -38,6 +40,13 @@ class Notes:
             self._shift(op)
             found.append(op)
         return found
+
+    def _see_who(self, op: Txn) -> None:
+        if op.f == "txn":
+            self.transacts, self.name = True, op.process
+            self.transacted_s = max(op.began_s, op.ended_s) - self._began_s
+        elif op.f == "crash" and op.process == self.name:
+            self.name = ""
 
     def left_open(self, now_s: float) -> list[Txn]:
         """What its process, which is gone, had begun. It may have been committed any time until now."""

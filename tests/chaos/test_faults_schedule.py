@@ -193,6 +193,21 @@ def test_a_fault_that_nobody_has_is_refused_by_name_before_anything_begins() -> 
 def test_a_load_without_hooks_leaves_its_clients_alone() -> None:
     schedule, told = strike_all(Straw(), ["zombie", "sleeper", "epochs"])
     assert told == [] and len(schedule.left_out) > 3
+    assert not schedule.counts
+
+
+def test_who_uses_no_id_now_has_none_that_could_be_worn_out(monkeypatch) -> None:
+    """Not the id of a client that ended, which brokers know of for days."""
+
+    def nobody(_rng: random.Random) -> str:
+        raise LeftOut("no client of this load has transacted in the last 5 s")
+
+    monkeypatch.setattr(client_faults, "take_over", lambda *_: pytest.fail("an id was taken"))
+    schedule, told = strike_all(Straw(), ["epochs"], clients=Clients(in_use=nobody))
+    assert told == [] and not schedule.counts
+    assert set(schedule.left_out) == {
+        "epochs of one: no client of this load has transacted in the last 5 s"
+    }
 
 
 def test_a_load_may_lend_its_clients(monkeypatch) -> None:
@@ -201,7 +216,7 @@ def test_a_load_may_lend_its_clients(monkeypatch) -> None:
         twin=lambda *_: "pay-1",
         pause=lambda _: asleep.append(True) or "client 2",
         resume=lambda: asleep.append(False),
-        elder=lambda: "pay-7",
+        in_use=lambda _: "pay-7",
     )
     taken: list[str] = []
     monkeypatch.setattr(

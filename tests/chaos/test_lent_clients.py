@@ -5,13 +5,14 @@ import json
 import random
 import threading
 import time
+from types import SimpleNamespace
 from typing import Self
 
 import pytest
 from fencepost.chaos.faults.fault import LeftOut
 from fencepost.chaos.faults.zombies import Taken
 from fencepost.chaos.runs import lent
-from fencepost.chaos.runs.clients import TWIN_SLOT, Clients, stands_still
+from fencepost.chaos.runs.clients import TWIN_SLOT, Client, Clients, stands_still
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
 from fencepost.chaos.runs.lent import OLD, Lent, age, has_elder_of
 from fencepost.chaos.runs.plan import Plan
@@ -158,6 +159,47 @@ def test_a_load_in_which_nobody_transacts_lends_nobody(stand_in) -> None:
     ):
         with pytest.raises(LeftOut, match="no client of this load transacts now"):
             ask()
+
+
+def lends(stand_in, workload: str, *clients: Client) -> Lent:
+    """Of a run in its twentieth second."""
+    run = Running(stand_in)
+    run.clients.all = list(clients)
+    run.clients.began_s = time.monotonic() - 20.0
+    return Lent(run.clients, Plan(workload=workload, faults=("epochs",)), WORKLOADS[workload])
+
+
+def client(slot: int, name: str, transacted_s: float = 20.0, **more) -> Client:
+    """With a process, as far as anybody asks."""
+    process = SimpleNamespace(alive=more.pop("alive", True))
+    return Client(slot, process=process, name=name, transacted_s=transacted_s, **more)
+
+
+@pytest.mark.parametrize("workload", ["append", "subscribe", "tuned"])
+def test_whose_id_is_worn_out_has_transacted_a_moment_ago(stand_in, workload: str) -> None:
+    """Where ids are not kept, those of clients that have ended are nobody's."""
+    away = [
+        client(0, ""),  # it has begun, and has come to nothing
+        client(1, "append-1.1.1", alive=False),
+        client(2, "append-2.1.1", paused=True),
+        client(3, "append-3.1.1", transacted_s=14.0),
+    ]
+    lent = lends(stand_in, workload, *away, client(4, "append-4.2.7", transacted_s=17.0))
+    found = {lent.in_use(random.Random(seed)) for seed in range(20)}
+    assert found == {"append-4.2.7"}
+    lent.clients.all.pop()
+    with pytest.raises(LeftOut, match="no client of this load has transacted in the last 5 s"):
+        lent.in_use(random.Random(1))
+
+
+def test_an_id_that_is_kept_is_worn_out_without_the_number_of_a_life(stand_in) -> None:
+    assert lends(stand_in, "churn", client(1, "churn-1.4")).in_use(random.Random(1)) == "churn-1"
+
+
+def test_where_a_client_keeps_the_id_of_an_elder_that_one_is_worn_out(stand_in) -> None:
+    """Whoever follows in its place has it, too."""
+    lent = lends(stand_in, "queue", client(0, ""), client(1, "queue-1.1.1"))
+    assert {lent.in_use(random.Random(seed)) for seed in range(9)} == {QUEUE_ELDER}
 
 
 def test_whose_epochs_are_used_up_is_a_client_that_keeps_its_id_and_only_where_that_is_asked_for() -> (

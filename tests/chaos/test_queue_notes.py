@@ -1,5 +1,7 @@
 """What client processes write down, and the history that it becomes."""
 
+from dataclasses import replace
+
 from fencepost.chaos.checkers.txn_history import Sent, Txn, to_line
 from fencepost.chaos.runs.notes import Notes
 
@@ -37,3 +39,21 @@ def test_what_a_killed_client_had_begun_comes_into_the_history_as_unknown(tmp_pa
         (2, "info", 20.0),
     ]
     assert notes.left_open(111.0) == []
+
+
+def test_who_transacts_is_known_from_what_it_has_begun_until_its_life_is_over(tmp_path) -> None:
+    """It has another transactional id in its next one."""
+    file = tmp_path / "notes"
+    notes = Notes(file, 90.0)
+    written(file, op(1), op(1, "ok", ended_s=101.5))
+    notes.ended()
+    assert (notes.name, notes.transacted_s) == ("a", 11.5)
+    written(file, replace(op(2, began_s=103.0), process="b"))
+    notes.ended()
+    assert (notes.name, notes.transacted_s) == ("b", 13.0)
+    written(file, Txn("crash", "info", "a", began_s=104.0, ended_s=104.0))
+    notes.ended()
+    assert notes.name == "b", "of the one before it"
+    written(file, Txn("crash", "info", "b", began_s=104.0, ended_s=104.0))
+    notes.ended()
+    assert notes.name == "" and notes.transacts
