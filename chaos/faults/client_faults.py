@@ -5,8 +5,11 @@ A load lends its own clients for it (`fault.Clients`, `../runs/lent.py`); of one
 but for days after whoever had one has ended.
 """
 
+from typing import Any
+
 from ..harness.asking import Address
-from .fault import Fault, LeftOut
+from .fault import Fault, LeftOut, Stage
+from .plan import Strike
 from .zombies import take_over
 
 EPOCHS: tuple[int, int] = (20, 500)  # for how many generations an id is used up at a time
@@ -36,20 +39,26 @@ class Zombie(_Clients):
 
 
 class Sleeper(_Clients):
-    """It sends, sleeps past its transaction's timeout perhaps, and commits then."""
+    """It sends, sleeps past its transaction's timeout perhaps, and commits then. Others may sleep meanwhile, each for its own time."""
 
     name = "sleeper"
     hold_s = (2.0, 20.0)
+
+    def __init__(self, stage: Stage, strike: Strike) -> None:
+        super().__init__(stage, strike)
+        self._asleep: Any = None
 
     def begin(self) -> str:
         pause = self.stage.clients.pause
         if pause is None:
             raise LeftOut("this load has no clients that may be paused")
-        return f"stopped {pause(self.rng)} between its sends and its commit"
+        self._asleep = pause(self.rng)
+        return f"stopped {self._asleep} between its sends and its commit"
 
     def heal(self) -> str:
-        if self.stage.clients.resume is not None:
-            self.stage.clients.resume()
+        resume = self.stage.clients.resume
+        if self._asleep is not None and resume is not None:
+            resume(self._asleep)
         return ""
 
 

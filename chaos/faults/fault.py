@@ -24,15 +24,16 @@ class Clients:
     """What the workload lets be done to its clients; whoever has none leaves them out.
 
     `twin`      start a second producer with a transactional id of the load, for that many seconds; its id
-    `pause`     stop a producer between a send and its commit, until `resume`; who it is
+    `pause`     stop a producer between a send and its commit; who it is, as `str` says it
+    `resume`    wake the one that `pause` has returned, and nobody else
     `in_use`    a transactional id that a client of the load has now, and whose epochs may be nearly used up
 
     Each may raise `LeftOut`.
     """
 
     twin: Callable[[random.Random, float], str] | None = None
-    pause: Callable[[random.Random], str] | None = None
-    resume: Callable[[], None] | None = None
+    pause: Callable[[random.Random], Any] | None = None
+    resume: Callable[[Any], None] | None = None
     in_use: Callable[[random.Random], str] | None = None
 
 

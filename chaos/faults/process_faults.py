@@ -74,7 +74,8 @@ class Restart(Fault):
 
 
 class Hunt(Fault):
-    """Whoever has the office is killed, again and again, and started again at once."""
+    """Whoever has the office is killed, again and again, and started again at once. Whom it has killed it keeps to its end: a fault of
+    another lane would kill one, and find it started again when this one is healed."""
 
     name = "hunt"
     needs = "kill"
@@ -98,13 +99,16 @@ class Hunt(Fault):
         return f"killed who was {self.target}: {names(killed)}, each started again at once"
 
     def _next(self) -> int | None:
-        try:
-            (node,) = self.stage.take(self.target, self.rng)
-        except (LeftOut, NobodyAnswers):
-            return None
+        with self.stage.lock:  # nobody else takes one of ours while it is free for us
+            self.stage.give_back(self.nodes)
+            try:
+                (node,) = self.stage.take(self.target, self.rng)
+            except (LeftOut, NobodyAnswers):
+                return None
+            finally:
+                self.stage.taken.update(self.nodes)
         if node not in self.nodes:
             self.nodes.append(node)
-        self.stage.give_back([node])
         return node
 
     def heal(self) -> str:

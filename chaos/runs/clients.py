@@ -48,6 +48,9 @@ class Client:
     name: str = ""  # of the process that transacts in it, once it has said so
     transacted_s: float = 0.0  # when it was last at it
 
+    def __str__(self) -> str:
+        return f"client {self.slot} ({self.name})"
+
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
@@ -245,20 +248,24 @@ class Clients:
         """Not ended; or nobody has read yet what it has written down."""
         return self._twin is twin
 
-    def resume(self) -> None:
+    def resume(self, client: Client) -> None:
+        """One that was paused, and none that another fault has paused since."""
         with self.lock:
-            for client in self.all:
-                if client.paused and client.alive:
-                    assert client.process is not None
-                    os.kill(client.process.pid, signal.SIGCONT)
-                client.paused = False
+            if client.paused and client.alive:
+                assert client.process is not None
+                os.kill(client.process.pid, signal.SIGCONT)
+            client.paused = False
+
+    def wake_all(self) -> None:
+        for client in self.all:
+            self.resume(client)
 
     # -- the end ---------------------------------------------------------------------------------
 
     def retire(self, stops_first: Callable[[int], bool]) -> Callable[[], bool]:
         """Those in these places end what they are at, and nobody follows them; nobody is crashed any more. `tick` until
         what is returned says that they are gone: who takes too long is killed there."""
-        self.resume()
+        self.wake_all()
         leaving = [client for client in self.all if stops_first(client.slot)]
         with self.lock:
             self._goes_on = False
@@ -283,7 +290,7 @@ class Clients:
 
     def stop(self) -> None:
         """All end what they are at; who does not in time is killed, and what it was at is unknown."""
-        self.resume()
+        self.wake_all()
         there = [each for each in self._there() if each.process is not None]
         for client in there:
             if client.process is not None and client.process.alive:

@@ -71,17 +71,18 @@ class Lent:
             raise LeftOut(f"no client of this load has transacted in the last {USED_S:g} s")
         return self._id_of(rng.choice(found))
 
-    def pause(self, rng: random.Random) -> str:
+    def pause(self, rng: random.Random) -> Client:
+        """Until `Clients.resume`."""
         with self.clients.lock:
             client = self._some(rng)
             assert client.process is not None
             client.paused = True  # so that it is not crashed meanwhile
-            name, pid = client.name, client.process.pid
+            pid = client.process.pid
             os.kill(pid, SLEEPS_AT_COMMIT)
         deadline = time.monotonic() + SLEEPS_S
         while time.monotonic() < deadline and client.alive:
             if stands_still(pid):
-                return f"client {client.slot} ({name})"
+                return client
             time.sleep(LOOK_S)
         client.paused = False  # should it stop yet, it is woken at once
         raise LeftOut(f"client {client.slot} came to no commit within {SLEEPS_S:g} s")

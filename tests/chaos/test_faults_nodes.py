@@ -9,7 +9,8 @@ from fencepost.chaos.faults import clock_faults, disk_faults
 from fencepost.chaos.faults.clock_faults import Clock
 from fencepost.chaos.faults.disk_faults import STUCK_S, DiskFail, DiskSlow, Power
 from fencepost.chaos.faults.fault import LeftOut, Stage
-from fencepost.chaos.faults.process_faults import Hunt, Restart
+from fencepost.chaos.faults.plan import Strike
+from fencepost.chaos.faults.process_faults import Hunt, Kill, Restart
 from fencepost.chaos.faults.world import DISK, Slot, World
 
 TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)
@@ -57,6 +58,31 @@ def test_who_has_the_office_is_killed_again_and_again_and_started_at_once(
     assert said.startswith(f"killed who was {target}: ")
     fault.heal()
     assert machines.done[-1] == ("ready", *fault.nodes)
+
+
+def test_whom_a_hunt_has_struck_no_other_fault_takes_before_it_is_over(machines) -> None:
+    """It starts them again when it is healed: whoever else had killed one would find it alive."""
+    fault = strike(Hunt, machines, "leaders")
+    fault.begin()
+    assert fault.stage.taken == set(fault.nodes) <= {1, 2}
+    others = Kill(fault.stage, Strike(1, "kill", "all", 0.0, 5.0, "another lane"))
+    with pytest.raises(LeftOut, match="no all to be found among nodes"):
+        others.begin()
+    fault.heal()
+    assert fault.stage.taken == set(fault.nodes), "they may not serve yet"
+    fault.give_back()
+    assert fault.stage.taken == set()
+
+
+def test_a_hunt_leaves_alone_whom_another_fault_has(machines) -> None:
+    fault = strike(Hunt, machines, "controller")
+    fault.stage.taken.add(3)
+    with pytest.raises(LeftOut, match="no controller to be found"):
+        fault.begin()
+    fault.heal()
+    fault.give_back()
+    assert fault.stage.taken == {3}
+    assert not [step for step in machines.done if step[0] != "ready"]
 
 
 def test_a_hunt_for_somebody_who_is_nowhere_struck_nobody(machines, monkeypatch) -> None:

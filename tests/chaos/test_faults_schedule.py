@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from faults_straw import Known, Straw
 from fencepost.chaos.faults import client_faults, kinds, network_faults
+from fencepost.chaos.faults.client_faults import Sleeper
 from fencepost.chaos.faults.fault import Clients, Fault, LeftOut, Stage
 from fencepost.chaos.faults.network_faults import CLIENTS, isolated, ring
 from fencepost.chaos.faults.plan import Kind, Strike, plan
@@ -211,11 +212,11 @@ def test_who_uses_no_id_now_has_none_that_could_be_worn_out(monkeypatch) -> None
 
 
 def test_a_load_may_lend_its_clients(monkeypatch) -> None:
-    asleep: list[bool] = []
+    asleep: list[str] = []
     clients = Clients(
         twin=lambda *_: "pay-1",
-        pause=lambda _: asleep.append(True) or "client 2",
-        resume=lambda: asleep.append(False),
+        pause=lambda _: asleep.append("sleeps") or "client 2",
+        resume=lambda who: asleep.append(f"{who} is woken"),
         in_use=lambda _: "pay-7",
     )
     taken: list[str] = []
@@ -225,7 +226,7 @@ def test_a_load_may_lend_its_clients(monkeypatch) -> None:
     schedule, told = strike_all(Straw(), ["zombie", "sleeper", "epochs"], clients=clients)
     assert set(taken) == {"pay-7"}
     assert set(schedule.counts) == {"zombie", "sleeper", "epochs"}
-    assert asleep == [True, False] * schedule.counts["sleeper"]
+    assert asleep == ["sleeps", "client 2 is woken"] * schedule.counts["sleeper"]
     assert all(line["what"] for line in told)
 
 
@@ -288,6 +289,32 @@ def test_a_node_that_is_alone_is_cut_off_from_nobody(seed) -> None:
         assert straw.ways == []
     else:
         assert straw.ways
+
+
+def test_who_sleeps_is_not_woken_by_another_fault_that_found_nobody() -> None:
+    """Two of them go on at once, and one is healed before the other."""
+    awake = ["client 1", "client 2"]
+    asleep: list[str] = []
+
+    def pause(_rng: random.Random) -> str:
+        if not awake:
+            raise LeftOut("no client of this load transacts now")
+        asleep.append(awake.pop())
+        return asleep[-1]
+
+    straw = Straw()
+    stage = Stage(straw, Known(straw), Clients(pause=pause, resume=asleep.remove))
+    one, two, three = (
+        Sleeper(stage, Strike(1, "sleeper", "one", 0.0, 9.0, dice)) for dice in "abc"
+    )
+    assert one.begin() == "stopped client 2 between its sends and its commit"
+    two.begin()
+    with pytest.raises(LeftOut):
+        three.begin()
+    three.heal()
+    assert asleep == ["client 2", "client 1"]
+    one.heal()
+    assert asleep == ["client 1"]
 
 
 def test_a_schedule_that_is_stopped_does_not_wait_for_its_plan() -> None:

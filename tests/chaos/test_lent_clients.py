@@ -103,14 +103,20 @@ def until(condition) -> None:
 def test_a_client_is_stopped_between_its_sends_and_its_commit(stand_in) -> None:
     """Where that is, it knows itself; the fault has struck when it is seen to stand still."""
     with Running(stand_in) as run:
-        said = run.lent.pause(random.Random(1))
+        asleep = run.lent.pause(random.Random(1))
         (client,) = [each for each in run.clients.all if each.paused]
-        assert stands_still(client.process.pid) and client.name in said
+        assert client is asleep and str(asleep) == f"client {client.slot} ({client.name})"
+        assert stands_still(client.process.pid)
         time.sleep(0.2)
         assert stands_still(client.process.pid), "nobody wakes it before its time"
-        run.clients.resume()
+        other = run.lent.pause(random.Random(1))
+        run.lent.hooks().resume(asleep)
         until(lambda: not stands_still(client.process.pid))
         assert not client.paused and run.clients.ended == []
+        time.sleep(0.1)
+        assert other.paused and stands_still(other.process.pid), "it is another fault's"
+        run.clients.wake_all()
+        until(lambda: not stands_still(other.process.pid))
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def test_whom_we_have_killed_has_not_ended_by_itself(made, monkeypatch) -> None:
     begun(made)
     os.kill(made.all[0].process.pid, signal.SIGSTOP)
     made.all[0].paused = True
-    monkeypatch.setattr(made, "resume", lambda: None)
+    monkeypatch.setattr(made, "wake_all", lambda: None)
     made.stop()
     assert made.ended == []
 
