@@ -90,6 +90,8 @@ class Hunt(Fault):
             node = self._next()
             if node is None:
                 break
+            if not killed:
+                self.strikes()
             self.system.kill(node)
             killed.append(node)
             self.stage.sleep(self.rng.uniform(*HUNT_BREATH_S))
