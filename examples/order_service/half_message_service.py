@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from brokers import need_a_broker
 from fencepost.clients.transactional import (
     AdminApi,
     HalfMessageProducer,
@@ -67,6 +68,7 @@ def main() -> None:
     made.add_argument("--shop", type=Path, default=Path("shop.db"))
     made.add_argument("orders", nargs="+", help="the orders' numbers")
     chosen = made.parse_args()
+    need_a_broker(chosen.bootstrap, without="no order is placed")
     admin = AdminApi.of_dev(chosen.bootstrap)
     with OrderService(chosen.bootstrap, admin, Shop(chosen.shop)) as service:
         for each in chosen.orders:

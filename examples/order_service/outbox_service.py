@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from brokers import need_a_broker
 from confluent_kafka import Producer
 from fencepost.clients.binlog.kept_positions import KeptPositions
 from shop import Order, Refused, Shop
@@ -106,6 +107,9 @@ def main() -> None:
         except Refused as refused:
             # As when this is run again; what the last run did not come to is relayed all the same.
             print(refused)
+    need_a_broker(
+        chosen.bootstrap, without="orders are taken, and their messages wait in the outbox"
+    )
     relay = Relay(chosen.bootstrap, shop)
     while relayed := relay.step():
         print(f"{relayed} messages written")

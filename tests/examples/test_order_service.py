@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from fencepost.chaos.harness.processes import free_port
 from fencepost.clients.binlog.reading import read_to_end
 from support.fencepost_process import fencepost
 
@@ -214,6 +215,30 @@ def test_a_program_that_died_is_run_again_with_the_same_orders(
     assert again.returncode == 0, again.stderr
     assert again.stdout == "order-1 is there already\n2 messages written\n"
     assert committed(services.bootstrap, "orders") == ["order-1", "order-2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "became"), [("half_message_service", "no order"), ("outbox_service", "are taken")]
+)
+def test_where_no_broker_answers_that_is_one_sentence(program, became, tmp_path: Path) -> None:
+    """It was a line of librdkafka's log for each try, for a minute, and then a traceback. No driver of a database is needed."""
+    place = f"127.0.0.1:{free_port()}"
+    path = ROOT / "examples/order_service" / f"{program}.py"
+    run = (
+        "import runpy, sys; sys.modules |= dict.fromkeys(('pymysql', 'pymysqlreplication'));"
+        f" sys.path.insert(0, {str(path.parent)!r});"
+        f" sys.argv[0] = {str(path)!r}; runpy.run_path({str(path)!r}, run_name='__main__')"
+    )
+    words = ["--bootstrap", place, "--shop", str(tmp_path / "shop.db"), "order-77"]
+    ended = subprocess.run(
+        [sys.executable, "-c", run, *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
+    assert ended.stderr.startswith(f"no broker answers at {place} (")
+    assert became in ended.stderr and "`make run`" in ended.stderr
+    if program == "outbox_service":
+        assert placed(tmp_path / "shop.db") == ["order-77"]
 
 
 def test_the_readmes_tables_are_what_is_tried() -> None:
