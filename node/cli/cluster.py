@@ -15,7 +15,7 @@ from fencepost.cluster.base.shown import printable
 
 from .checked import CLIENT_PORT, Failed, NotUnderstood, address
 from .output import began_json, has_json, show_json, show_line
-from .printable import json_text, quoted
+from .printable import json_text
 
 try:
     import confluent_kafka
@@ -26,6 +26,8 @@ except ModuleNotFoundError:
         "fencepost: this command needs the Kafka client: `make install` in the checkout, or "
         "pip install -e '.[clients]' there"
     )
+
+from .refusals import explain, nobody_answers, why_silent
 
 BOOTSTRAP: Final = f"127.0.0.1:{CLIENT_PORT}"
 TIMEOUT_S: Final = 15.0
@@ -39,27 +41,6 @@ _LATE: Final = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 _UNTOLD: Final = -1001  # librdkafka's offset of a partition whose leader was not heard in time
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
-
-# librdkafka's and Kafka's codes -> what a person can do next.
-_NEXT_STEP: Final[Mapping[int, str]] = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "`fencepost topic list` shows the topics there are.",
-    KafkaError._UNKNOWN_TOPIC: "`fencepost topic list` shows the topics there are.",
-    KafkaError._UNKNOWN_PARTITION: "`fencepost topic describe TOPIC` shows its partitions.",
-    KafkaError.TOPIC_ALREADY_EXISTS: "`fencepost topic describe TOPIC` shows it as it is.",
-    KafkaError.GROUP_ID_NOT_FOUND: "`fencepost group list` shows the groups there are.",
-    KafkaError.NON_EMPTY_GROUP: "Stop its members first; `fencepost group describe GROUP` names them.",
-    KafkaError.UNKNOWN_MEMBER_ID: "While a group has members only they move its positions; stop them "
-    "first: `fencepost group describe GROUP` names them.",
-    KafkaError.INVALID_REPLICATION_FACTOR: "It can't be larger than the number of brokers.",
-    KafkaError.INVALID_PARTITIONS: "Name a total of 1 or more, and more than there are now.",
-    KafkaError.TOPIC_EXCEPTION: "A name has 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, and no client writes to a topic of "
-    "the cluster's own (`__…`).",
-    KafkaError.MSG_SIZE_TOO_LARGE: "Raise the topic's max.message.bytes: "
-    "`fencepost config set --topic TOPIC max.message.bytes=…`.",
-    KafkaError.LEADER_NOT_AVAILABLE: "`fencepost partition list --offline` says why, and what to do.",
-    KafkaError.OFFSET_NOT_AVAILABLE: "`fencepost node voters` says whether anybody is there to decide.",
-    KafkaError._MSG_TIMED_OUT: "The cluster did not acknowledge in time; the record may still be there.",
-}
 
 
 def add_cluster_arguments(
@@ -107,20 +88,10 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
             admin.poll(0)
             all_down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in said)
             if all_down or time.monotonic() > deadline:
-                why = next((each.str() for each in said if ":" in each.str()), None)
-                raise nobody_answers(
-                    arguments.bootstrap, why or _text(failure.args[0])
-                ) from failure
+                why = why_silent(said, failure.args[0])
+                raise nobody_answers(arguments.bootstrap, why) from failure
         else:
             return admin
-
-
-def nobody_answers(bootstrap: str, why: object) -> Failed:
-    """One node that is down is no cluster that is: who knows the others' addresses may not know that they can be said."""
-    return Failed(
-        f"no broker answers at {bootstrap} ({why}). If other nodes of the cluster live, name them too:"
-        " `--bootstrap A:PORT,B:PORT,C:PORT`, or $FENCEPOST_BOOTSTRAP. If none runs, start one with `fencepost dev`."
-    )
 
 
 def _check_bootstrap(text: str) -> None:
@@ -261,27 +232,19 @@ def settle(
     return EXIT_FAILED if any(row["error"] for row in rows) else EXIT_OK
 
 
-def explain(what: str, error: KafkaError, **names: str) -> str:
-    """`names`: what a next step calls TOPIC or GROUP, where that is known."""
-    step = _NEXT_STEP.get(error.code(), "")
-    for word, name in names.items():
-        step = step.replace(word.upper(), quoted(name))
-    return f"{what}: {_text(error)}{' ' + step if step else ''}"
-
-
-def _text(error: KafkaError) -> str:
-    text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
-    return f"{error.name().removeprefix('_')}: {text}".rstrip(".") + "."
-
-
 def pairs(words: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE words."""
-    found = {}
+    """NAME=VALUE words; of one name that is said twice the last counts."""
+    return dict(pair_list(words))
+
+
+def pair_list(words: Sequence[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE words, all of them and in their order."""
+    found = []
     for word in words:
         name, separator, value = word.partition("=")
         if not separator or not name:
             raise NotUnderstood(f"{word!r} is not NAME=VALUE")
-        found[name] = value
+        found.append((name, value))
     return found
 
 
@@ -393,6 +356,6 @@ __all__ = [
     "goes_on",
     "guess",
 ]
-__all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pairs", "records"]
+__all__ += ["confluent_kafka", "explain", "offsets_at", "outcome", "pair_list", "pairs", "records"]
 __all__ += ["need_somebody_who_leads", "nobody_answers"]
 __all__ += ["run_safely", "say", "seen", "settle", "wait_to_read_s"]

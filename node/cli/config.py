@@ -28,6 +28,7 @@ from .cluster import (
     wait_to_read_s,
 )
 from .output import show, show_json, show_line
+from .refusals import of_the_start
 
 if TYPE_CHECKING:
     from .wire import Wire
@@ -265,4 +266,6 @@ def _alter(admin: Any, arguments: argparse.Namespace, entries: list[ConfigEntry]
             raise Failed(
                 f"{refused} `fencepost config set --all-brokers` does that, or `--topic TOPIC`."
             ) from refused
+        if step := of_the_start(str(refused), [each.name for each in entries]):
+            raise Failed(f"{refused}{step}") from refused
         raise

@@ -15,6 +15,7 @@ from .checked import Failed, named
 from .cluster import EXIT_OK, did_you_mean, pairs
 from .leading import look_for_leader, need_leader
 from .output import show, show_json, show_line
+from .refusals import of_the_start
 from .wire import Wire
 
 BROKER, ALL = 4, ""  # Kafka's number for the kind of resource
@@ -72,7 +73,7 @@ def _alter(arguments: argparse.Namespace, wanted: Mapping[str, str | None]) -> N
         answer = wire.ask(
             ApiKey.incremental_alter_configs, resources=[resource], validate_only=False
         ).responses[0]
-    _check("can't change the settings of all brokers", answer)
+    _check("can't change the settings of all brokers", answer, *wanted)
 
 
 def _set_now(wire: Wire) -> dict[str, str | None]:
@@ -87,9 +88,12 @@ def _set_now(wire: Wire) -> dict[str, str | None]:
     return {each.name: "(hidden)" if each.is_sensitive else each.value for each in answer.configs}
 
 
-def _check(failed: str, answer: Any) -> None:
+def _check(failed: str, answer: Any, *names: str) -> None:
+    """`names` of what was to be changed."""
     if answer.error_code is not ErrorCode.none:
-        raise Failed(f"{failed}: {answer.error_message or answer.error_code.name}")
+        name = answer.error_code.name.upper()
+        why = f"{name}: {answer.error_message or ''}".rstrip(": .")
+        raise Failed(f"{failed}: {why}.{of_the_start(why, names)}")
 
 
 def _check_known(names: Any) -> None:

@@ -62,9 +62,16 @@ def test_what_may_not_differ_between_brokers_is_told_where_it_is_set(run: Run) -
         (("set", f"{ROLL}=soon"), "soon for configuration log.roll.ms: Not a number"),
         (("set", "listeners=PLAINTEXT://h:1"), "broker id must be specified: [listeners]"),
         (("unset", IN_SYNC), "cannot be removed while ELR is enabled"),
+        (("set", "num.partitions=4"), "INVALID_REQUEST: Cannot update these configs dynamically"),
+        (("set", "num.partitions=4"), "file (or $FENCEPOST_NUM_PARTITIONS), and restart them"),
         (("get", "--all"), "name one with --broker ID"),
     ],
 )
 def test_what_can_not_be_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
     code, _, told = run(*words)
     assert (code, said in told) == (1, True), told
+
+
+def test_what_a_node_reads_when_it_starts_is_told_so_of_one_broker_too(run: Run) -> None:
+    code, _, said = run("set", "num.partitions=4", whose=("--broker", "1"))
+    assert (code, "file (or $FENCEPOST_NUM_PARTITIONS), and restart them" in said) == (1, True)

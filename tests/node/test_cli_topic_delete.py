@@ -165,4 +165,4 @@ def test_a_topic_that_is_not_there_is_asked_nothing_about(
     admin: Admin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["topic", "delete", "nope"]) == 1
-    assert "can't delete nope: UNKNOWN_TOPIC_OR_PART" in capsys.readouterr().err
+    assert "can't delete nope: UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
