@@ -9,11 +9,11 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from fencepost.cluster.base.shown import printable
 
 from ..few import few
-from .checked import NotUnderstood, check_partition, named, number
+from .checked import Failed, NotUnderstood, check_partition, named, number
 from .cluster import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -26,7 +26,7 @@ from .cluster import (
     connect,
     explain,
     guess,
-    pairs,
+    pair_list,
     records,
     run_safely,
     say,
@@ -45,6 +45,11 @@ DELIVERY_S = 300
 # As much as librdkafka can be told; how large a record may be is the topic's business.
 MESSAGE_BYTES_MAX = 1_000_000_000
 REMIND_S = 10.0
+SHOWN_MAX = 60  # characters of a line that is refused
+NO_KEY = (
+    " It has no key, and a compacted topic (cleanup.policy) takes no record without: `--key-separator TEXT` parts each line"
+    " into key and value."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +61,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--key-separator",
         type=_separator,
         metavar="TEXT",
-        help="what parts a line into key and value",
+        help="what parts a line into key and value: each must have it, and the first parts; else no record has a key",
     )
     parser.add_argument("--partition", type=number, help="default: by key, or spread")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a header of every record; may be repeated, of one name too: all are there, in this order",
+    )
     parser.add_argument(
         "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none"
     )
@@ -80,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _produce(arguments: argparse.Namespace) -> int:
     named("a topic's name", arguments.topic)
     check_partition(arguments.partition)
-    headers = list(pairs(arguments.header).items())
+    headers = pair_list(arguments.header)
     with _open(arguments.file) as lines:
         return _produced(arguments, headers, lines)
 
@@ -103,8 +114,12 @@ def _produced(
     producer = confluent_kafka.Producer(settings)
     creation = _Creation(admin, arguments.topic, is_answered=arguments.acks != "0")
     tally = _Tally(arguments, outage, Stall(arguments, admin, "written"), creation)
+    refused: _NoSeparator | None = None
     try:
-        _send(arguments, headers, lines, producer, tally)
+        try:
+            _send(arguments, headers, lines, producer, tally)
+        except _NoSeparator as line:
+            refused = line
         while producer.flush(FLUSH_S):
             tally.waits()
     except KeyboardInterrupt:
@@ -112,7 +127,10 @@ def _produced(
         producer.flush(FLUSH_S)
         tally.finish()
         return EXIT_INTERRUPTED
-    return tally.finish()
+    code = tally.finish()
+    if refused is not None:
+        raise refused
+    return code
 
 
 def _send(
@@ -131,7 +149,10 @@ def _send(
     done = 0
     for line in lines:
         done += len(line)
-        key, value = _key_and_value(line.removesuffix(b"\n"), separator)
+        text = line.removesuffix(b"\n")
+        key, found, value = (None, True, text) if separator is None else text.partition(separator)
+        if not found:
+            raise _NoSeparator(tally.where(tally.sent + 1), text, arguments.key_separator)
         _queue(producer, arguments.topic, tally, value=value, key=key, **extra)
         if tally.sent % POLL_EVERY == 0 or arguments.file is None:
             producer.poll(0)
@@ -153,11 +174,16 @@ def _queue(producer: Any, topic: str, tally: "_Tally", **record: Any) -> None:
             return
 
 
-def _key_and_value(text: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    if separator is None:
-        return None, text
-    key, found, value = text.partition(separator)
-    return (key, value) if found else (None, text)
+class _NoSeparator(Failed):
+    """Kafka's console producer stops there, too: without its key the record may go elsewhere, and be compacted away."""
+
+    def __init__(self, where: str, line: bytes, separator: str) -> None:
+        text = line.decode(errors="replace")
+        shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+        super().__init__(
+            f"{where}: {shown!r} has no {separator!r} (--key-separator), so what its key is can't be told. What comes before"
+            " it was sent; it was not, nor what comes after: mend it, and go on from there."
+        )
 
 
 def _open(path: str | None) -> BinaryIO:
@@ -210,6 +236,7 @@ class _Tally:
     ) -> None:
         self.topic = topic = arguments.topic
         self._file = arguments.file
+        self._is_keyless = arguments.key_separator is None
         self.outage = outage
         self._stall = stall
         self._creation = creation
@@ -260,9 +287,14 @@ class _Tally:
             return
         self.failed += 1
         if self.failed <= FAILURES_SHOWN:
-            where = f"line {line}" if self._file is None else f"{self._file}, line {line}"
-            what = f"{where}: a record to {self.topic} failed"
-            sys.stderr.write(printable(explain(what, error, topic=self.topic)) + "\n")
+            what = f"{self.where(line)}: a record to {self.topic} failed"
+            told = explain(what, error, topic=self.topic)
+            if self._is_keyless and error.code() == KafkaError.INVALID_RECORD:
+                told += NO_KEY
+            sys.stderr.write(printable(told) + "\n")
+
+    def where(self, line: int) -> str:
+        return f"line {line}" if self._file is None else f"{self._file}, line {line}"
 
     @property
     def unknown(self) -> int:

@@ -52,7 +52,7 @@ def lines(folder: Path, *text: str) -> str:
 def test_lines_that_are_produced_are_consumed_with_keys_and_headers(
     run: Run, topic: str, tmp_path: Path
 ) -> None:
-    file = lines(tmp_path, "k:one", "plain", "k:two")
+    file = lines(tmp_path, "k:one", ":plain", "k:two")
     words = ("--file", file, "--key-separator", ":", "--header", "from=test")
     said = run("produce", topic, *words, "--partition", "1", "--compression", "zstd")
     assert (said.code, said.err) == (0, "3 records acknowledged\n")
@@ -224,7 +224,7 @@ def test_a_topic_that_is_not_there_is_said_and_not_made(run: Run, topic: str) ->
 
 def test_one_failure_does_not_hide_the_others(run: Run, topic: str) -> None:
     said = run("topic", "delete", "not-there", topic, "--yes")
-    refused(said, "can't delete not-there", "UNKNOWN_TOPIC_OR_PART")
+    refused(said, "can't delete not-there", "UNKNOWN_TOPIC_OR_PARTITION")
     assert said.out == f"{topic} deleted\n"
     as_json = run("topic", "create", topic, "bad name", "--json")
     assert as_json.code == 1
@@ -271,7 +271,7 @@ def test_what_can_not_be_produced_is_said(run: Run, topic: str, tmp_path: Path) 
     refused(said, "UNKNOWN_PARTITION", "0 records acknowledged, 1 failed")
     run("config", "set", "--topic", topic, "max.message.bytes=100")
     said = run("produce", topic, "--file", lines(tmp_path, "x" * 500))
-    refused(said, "MSG_SIZE_TOO_LARGE", "max.message.bytes", "1 failed")
+    refused(said, "MESSAGE_TOO_LARGE", "max.message.bytes", "1 failed")
     refused(run("produce", "__consumer_offsets", "--file", file), "of the cluster's own", code=1)
 
 
