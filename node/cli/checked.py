@@ -50,9 +50,10 @@ def address(
     return host, number
 
 
-def whole(option: str, value: int, least: int, most: int) -> int:
+def whole(option: str, value: int, least: int, most: int, besides: str = "") -> int:
+    """`besides`: what else may be said."""
     if not least <= value <= most:
-        raise NotUnderstood(f"{option} {value}: say a whole number from {least} to {most}")
+        raise NotUnderstood(f"{option} {value}: say a whole number from {least} to {most}{besides}")
     return value
 
 

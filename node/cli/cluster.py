@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import errno
 import os
 import struct
 import sys
@@ -40,6 +41,8 @@ READ_S, READ_OF_THE_LAST_S = 12.0, 5.0
 _LATE: Final = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 _UNTOLD: Final = -1001  # librdkafka's offset of a partition whose leader was not heard in time
 
+# Of what is written: a disk that is full, one's share of it, a file as large as it may be.
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -286,12 +289,31 @@ Command = Callable[[argparse.Namespace], int]
 
 def run_safely(command: Command, arguments: argparse.Namespace) -> int:
     """Run one command; a failure is one sentence on standard error, for programs also JSON, and exit code 1 or 2."""
+    try:
+        code = _run(command, arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` went away: not a failure of ours
+        _write_no_more()
+        return EXIT_OK
+    except OSError as full:
+        if full.errno not in NO_ROOM:
+            raise
+        _write_no_more()
+        say(
+            f"standard output takes no more ({full.strerror}): what this command tells is not all there. Make room, or send it"
+            " elsewhere; then look again, as what it was to change may be done."
+        )
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(command: Command, arguments: argparse.Namespace) -> int:
     began_json()
     failed = EXIT_FAILED
     try:
-        code = command(arguments)
-        sys.stdout.flush()
-        return code
+        return command(arguments)
     except Failed as failure:
         why = str(failure)
         failed = EXIT_USAGE if isinstance(failure, NotUnderstood) else EXIT_FAILED
@@ -299,16 +321,15 @@ def run_safely(command: Command, arguments: argparse.Namespace) -> int:
         why = explain("the cluster refused", failure.args[0])
     except (ValueError, OverflowError, struct.error) as wrong:
         why = _unpackable(wrong)
-    except BrokenPipeError:
-        # `| head` went away: not a failure of ours. What Python would flush at its end goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     say(why)
     if getattr(arguments, "json", False) and not has_json():
         print(json_text({"error": why}))
     return failed
+
+
+def _write_no_more() -> None:
+    """What Python would flush at its end goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unpackable(wrong: ValueError | OverflowError | struct.error) -> str:

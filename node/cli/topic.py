@@ -47,13 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--partitions",
         type=number,
         default=OF_THE_CLUSTER,
-        help="default: the cluster's num.partitions",
+        help="default, and what -1 stands for: the cluster's num.partitions",
     )
     create.add_argument(
         "--replication-factor",
         type=number,
         default=OF_THE_CLUSTER,
-        help="default: the cluster's own",
+        help="default, and what -1 stands for: the cluster's default.replication.factor",
     )
     create.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
@@ -110,7 +110,7 @@ def _describe(arguments: argparse.Namespace) -> int:
             failures.append(str(failure))
             continue
         partitions = _partitions(admin, topic, wait_s)
-        described.append({"topic": name, "id": str(topic.topic_id), "partitions": partitions})
+        described.append({"topic": name, "id": _id(topic.topic_id), "partitions": partitions})
         failures += _silent(name, partitions)
     for each in failures:
         say(each)
@@ -124,6 +124,11 @@ def _describe(arguments: argparse.Namespace) -> int:
         show(("partition", "leader", "replicas", "isr", "first", "end"), rows, as_json=False)
     _say_why_offline(arguments, described)
     return code
+
+
+def _id(uuid: Any) -> str:
+    """As Kafka writes it: librdkafka's has what neither a file's name nor an address takes."""
+    return str(uuid).translate(str.maketrans("+/", "-_")).rstrip("=")
 
 
 def _partitions(admin: Any, topic: Any, wait_s: float) -> list[dict[str, Any]]:
@@ -178,10 +183,8 @@ def _say_why_offline(arguments: argparse.Namespace, described: list[dict[str, An
 
 def _create(arguments: argparse.Namespace) -> int:
     named("a topic's name", *arguments.topic)
-    if arguments.partitions != OF_THE_CLUSTER:
-        whole("--partitions", arguments.partitions, 1, PARTITIONS_MAX)
-    if arguments.replication_factor != OF_THE_CLUSTER:
-        whole("--replication-factor", arguments.replication_factor, 1, REPLICAS_MAX)
+    _some("--partitions", arguments.partitions, PARTITIONS_MAX)
+    _some("--replication-factor", arguments.replication_factor, REPLICAS_MAX)
     admin = connect(arguments)
     config = pairs(arguments.config)
     _check_settings(config)
@@ -206,6 +209,11 @@ def _create(arguments: argparse.Namespace) -> int:
         as_json=arguments.json,
         earlier=earlier,
     )
+
+
+def _some(option: str, value: int, most: int) -> None:
+    if value != OF_THE_CLUSTER:
+        whole(option, value, 1, most, f", or {OF_THE_CLUSTER} for the cluster's own")
 
 
 def _check_settings(config: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """The commands for people, against one real node: what they print, and the sentence when something is wrong."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from cli_said import Run, refused, runs
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 from fencepost.chaos.harness.processes import Node, free_port
 from fencepost.node.cli import COMMANDS
+from fencepost.node.cli.topic import _id
 from support.fencepost_process import fencepost
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
@@ -46,6 +48,14 @@ def lines(folder: Path, *text: str) -> str:
 
 
 # What is written is read
+
+
+def test_a_topics_id_is_written_as_kafka_writes_it() -> None:
+    """Base64 for addresses, without padding: librdkafka's has `+` and `/`."""
+    for high, low in ((-1, -2), (2**62, 62)):
+        digits = (((high % 2**64) << 64) | (low % 2**64)).to_bytes(16)
+        as_kafka_has_it = base64.urlsafe_b64encode(digits).decode().rstrip("=")
+        assert _id(Uuid(high, low)) == as_kafka_has_it
 
 
 @pytest.mark.slow
@@ -144,7 +154,7 @@ def test_topics_are_described_grown_and_deleted(run: Run, topic: str) -> None:
         "first": 0,
         "end": 0,
     }
-    assert f"{topic}  id " in run("topic", "describe", topic).out
+    assert f"{topic}  id {described[0]['id']}\n" in run("topic", "describe", topic).out
     assert [topic, "3", "1"] in [line.split() for line in run("topic", "list").out.splitlines()]
     there = run("topic", "create", topic, "--if-not-exists")
     assert (there.code, there.out) == (0, f"{topic} is there already\n")
@@ -339,6 +349,31 @@ def test_a_reader_that_goes_away_is_no_failure(node: Node, run: Run, tmp_path: P
     pipe = f"set -o pipefail; '{FENCEPOST}' consume {topic} --bootstrap {node.bootstrap} | head -1"
     said = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a disk that is always full"
+)
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["consume", "topic describe"])
+def test_an_output_that_takes_no_more_is_one_sentence(
+    node: Node, run: Run, topic: str, tmp_path: Path, command: str, json_too: tuple[str, ...]
+) -> None:
+    file = lines(tmp_path, *(str(number) for number in range(20_000)))
+    assert run("produce", topic, "--file", file).code == 0
+    words = [FENCEPOST, *command.split(), topic, *json_too, "--bootstrap", node.bootstrap]
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (said.returncode, said.stderr.count("\n")) == (1, 1), said.stderr
+    assert said.stderr.startswith("fencepost: standard output takes no more (No space left on")
+    assert "Make room, or send it elsewhere" in said.stderr
+
+
+@pytest.mark.slow
+def test_minus_one_is_the_clusters_own_number_as_in_kafka(run: Run) -> None:
+    words = ("--partitions", "-1", "--replication-factor", "-1")
+    assert run("topic", "create", "of-the-cluster", *words).out == "of-the-cluster created\n"
 
 
 @pytest.mark.slow

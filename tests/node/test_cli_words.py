@@ -30,6 +30,8 @@ CASES = [
         "--partitions 1000000: say a whole number from 1 to 100000",
     ),
     ("topic create w --partitions 0", "--partitions 0: say a whole number from 1"),
+    ("topic create w --partitions 0", "from 1 to 100000, or -1 for the cluster's own"),
+    ("topic create w --partitions -2", "or -1 for the cluster's own"),
     ("topic create w --replication-factor 99999", "say a whole number from 1 to 10000"),
     ("topic create w --replication-factor -5", "--replication-factor -5"),
     ("topic add-partitions orders 100001", "100001 is no number of partitions"),
