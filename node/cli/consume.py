@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", help="read as a member of this group and commit its positions")
     parser.add_argument("--count", type=number, help="stop after so many records")
     parser.add_argument(
-        "--follow", action="store_true", help="go on at the end instead of stopping"
+        "--follow", action="store_true", help="go on at the end instead of stopping, until Ctrl-C"
     )
     parser.add_argument("--keys", action="store_true", help="print KEY<tab>VALUE")
     parser.add_argument("--isolation", choices=("committed", "uncommitted"), default="committed")
@@ -195,7 +195,8 @@ def _print_records(
                 if not arguments.follow:
                     break
     except KeyboardInterrupt:
-        code = EXIT_OK if arguments.follow else EXIT_INTERRUPTED  # how following ends
+        ends_so = arguments.follow and arguments.count is None  # it has no other end
+        code = EXIT_OK if ends_so else EXIT_INTERRUPTED
     out.flush()
     progress.end()
     print(records(seen), file=sys.stderr)

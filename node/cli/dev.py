@@ -14,9 +14,10 @@ from typing import Final
 from fencepost.cluster.base.host_names import PORT_MAX
 
 from .children import ADMIN_PORTS_APART, held, is_free
-from .dev_folder import NODES_MAX, DevFolder, Refused, admin_port
+from .dev_folder import NODES_MAX, DevFolder, Refused, Taken, admin_port
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_LATER: Final = 75  # as a node's (`cluster/base/exit_codes.py`, which is slow to import)
 PORT: Final = 9092
 DATA: Final = "data"
 # What is each node's own, or follows from --nodes, --port and --data.
@@ -31,6 +32,10 @@ OWN: Final = (
     "peer.advertised.listener",
     "controller.quorum.voters",
 )
+
+
+class NotPossible(Refused):
+    """By the words alone: nothing was touched."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
     except Refused as refused:
         print(f"fencepost: {refused}", file=sys.stderr)
-        return EXIT_FAILED
+        if isinstance(refused, Taken):  # as a node ends then
+            return EXIT_LATER
+        return EXIT_USAGE if isinstance(refused, NotPossible) else EXIT_FAILED
 
 
 def _become_node(folder: DevFolder, arguments: argparse.Namespace) -> int:
@@ -120,8 +127,14 @@ def _supervise(folder: DevFolder, arguments: argparse.Namespace) -> int:
     from .supervisor import Supervisor
 
     _refuse_own(arguments.set)
+    port = PORT if arguments.port is None else arguments.port
+    last = port + arguments.nodes - 1
+    if last > PORT_MAX:
+        raise NotPossible(
+            f"--port {port}: node {arguments.nodes} would be at port {last}. Say {PORT_MAX - arguments.nodes + 1} or less"
+        )
     with folder:
-        layout = folder.layout(arguments.nodes, PORT if arguments.port is None else arguments.port)
+        layout = folder.layout(arguments.nodes, port)
 
         _say_unusual(dict(zip(layout.client_ports, layout.admin_ports, strict=True)))
 
@@ -136,7 +149,7 @@ def _start_again(folder: DevFolder, arguments: argparse.Namespace) -> int:
     from .start_again import ask_for_start
 
     if arguments.set:
-        raise Refused(
+        raise NotPossible(
             "--set is for the start of the whole cluster: a node that is started again has the "
             "settings of its supervisor. Change a running cluster's with `fencepost config set`."
         )
@@ -161,12 +174,12 @@ def _say_unusual(admin_ports: Mapping[int, int]) -> None:
 def _refuse_own(flags: Sequence[str]) -> None:
     for name in (flag.partition("=")[0].strip() for flag in flags):
         if name in OWN:
-            raise Refused(
+            raise NotPossible(
                 f"--set {name} can't hold for several nodes: it follows from --nodes, --port and "
                 "--data. Nodes with settings of their own are started with `fencepost serve`."
             )
     for variable in _named(os.environ, OWN):
-        raise Refused(
+        raise NotPossible(
             f"{variable}={os.environ[variable]} can't hold for several nodes: it follows from --nodes, "
             f"--port and --data. Unset it: `env -u {variable} fencepost dev …`."
         )

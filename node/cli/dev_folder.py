@@ -6,11 +6,12 @@ PROVED BY  tests/node/test_cli_dev_folder.py::test_a_folder_with_another_number_
 
     DIR/cluster.json      how many nodes there are and their ports
     DIR/peer.secret       what the nodes prove to each other, for this user's eyes only
-    DIR/supervisor.lock   held while a supervisor runs; its process id
+    DIR/supervisor.lock   held while a supervisor runs; its process id. It goes again where a start made no cluster
     DIR/supervisor.sock   where that one is asked to start a node again
     DIR/node-1/           a node's data, and its `pid`, `log` and `node.toml`
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -35,6 +36,10 @@ NODES_MAX: Final = 9
 
 class Refused(Exception):
     """Why the command can't do that with this folder, in a sentence."""
+
+
+class Taken(Refused):
+    """Something holds what is needed; the same start may work later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +117,29 @@ class DevFolder:
         except BlockingIOError:
             holder = os.read(self._lock, 32).decode() or "not yet named"
             self.close()
-            raise Refused(
+            raise Taken(
                 f"{self.path} has a running cluster, whose supervisor is process {holder.strip()}. "
                 "Stop that one, give this one another folder with --data, or start a node of it "
                 f"again: `fencepost dev --data {quoted(str(self.path))} --start NODE`."
             ) from None
+        if not self._holds_what_is_there():  # whoever held it has just taken it away
+            self.close()
+            return self.__enter__()
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return self
 
+    def _holds_what_is_there(self) -> bool:
+        assert self._lock is not None
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._lock), (self.path / LOCK).stat())
+        return False
+
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError, Refused):
+            # Nothing came of it, and a node alone begins with no folder that is not empty.
+            if self._lock is not None and not self.is_cluster:
+                (self.path / LOCK).unlink()
         self.close()
 
     def close(self) -> None:
@@ -196,12 +214,10 @@ def _client_ports(nodes: int, port: int, kept: Layout | None) -> tuple[int, ...]
         for _ in range(nodes):
             found.append(free_port(found))
         return tuple(found)
-    if port + nodes - 1 > PORT_MAX:
-        raise Refused(f"node {nodes} would be at port {port + nodes - 1}; say a smaller --port")
     ports = tuple(range(port, port + nodes))
     taken = [str(each) for each in ports if not is_free(each)]
     if taken:
-        raise Refused(
+        raise Taken(
             f"something listens on 127.0.0.1:{', '.join(taken)} already. The nodes take ports {port} to "
             f"{ports[-1]}: stop what is there, or choose others with --port PORT."
         )

@@ -1,16 +1,19 @@
 """What `fencepost dev --nodes N` keeps in its folder, and the sentence for each folder that it can't go on with."""
 
+import fcntl
 import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fencepost.node.cli import children, dev
+from fencepost.cluster.base.exit_codes import EXIT_LATER
+from fencepost.node.cli import children, dev, dev_folder
 from fencepost.node.cli.children import ADMIN_PORTS_APART, free_port, held, is_free
 from fencepost.node.cli.dev_folder import (
     DevFolder,
     Refused,
+    Taken,
     admin_port,
     node_flags,
     node_settings,
@@ -65,10 +68,37 @@ def test_a_peer_port_that_somebody_took_meanwhile_is_left_to_them(folder: DevFol
 def test_a_client_port_that_somebody_has_is_named(folder: DevFolder) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as door:
         port = door.getsockname()[1]
-        with pytest.raises(Refused, match=rf"127\.0\.0\.1:{port} already(.|\n)*--port PORT"):
+        with pytest.raises(Taken, match=rf"127\.0\.0\.1:{port} already(.|\n)*--port PORT"):
             folder.layout(3, port - 1)
-    with pytest.raises(Refused, match="node 3 would be at port 65537"):
-        folder.layout(3, 65535)
+
+
+def test_a_start_that_failed_leaves_a_folder_that_a_node_can_begin_with(
+    tmp_path: Path, capsys
+) -> None:
+    """It left its lock there: no node's folder, and not empty. The code is the node's own, which has a port of its own taken."""
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", free_port())) as door:
+        port = str(door.getsockname()[1])
+        assert main(["dev", "--nodes", "3", "--port", port, "--data", str(data)]) == EXIT_LATER
+    assert f"something listens on 127.0.0.1:{port} already" in capsys.readouterr().err
+    assert list(data.iterdir()) == []
+
+
+def test_a_lock_that_was_taken_away_meanwhile_is_not_held(folder: DevFolder, monkeypatch) -> None:
+    """Between another one's open and its flock: both would hold the folder."""
+    real = fcntl.flock
+    ended = [folder.__exit__, lambda: None]
+
+    def flock(lock: int, how: int) -> None:
+        ended.pop(0)()
+        real(lock, how)
+
+    monkeypatch.setattr(dev_folder.fcntl, "flock", flock)
+    with DevFolder(str(folder.path)):
+        assert ended == []
+        monkeypatch.undo()
+        with pytest.raises(Taken):
+            DevFolder(str(folder.path)).__enter__()
 
 
 def test_a_folder_with_another_number_of_nodes_is_refused(folder: DevFolder) -> None:
@@ -89,7 +119,7 @@ def test_the_secret_is_for_this_user_alone(folder: DevFolder) -> None:
 
 
 def test_a_second_supervisor_is_told_who_holds_the_folder(folder: DevFolder) -> None:
-    with pytest.raises(Refused, match=r"supervisor is process \d+"):
+    with pytest.raises(Taken, match=r"supervisor is process \d+"):
         DevFolder(str(folder.path)).__enter__()
 
 
@@ -115,6 +145,11 @@ def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "variable", "part"),
     [
+        (
+            ("--port", "65535"),
+            None,
+            "--port 65535: node 3 would be at port 65537. Say 65533 or less",
+        ),
         (("--set", "node.id=4"), None, "--set node.id can't hold for several nodes"),
         ((), "FENCEPOST_LISTENERS", "FENCEPOST_LISTENERS=x can't hold for several nodes"),
         ((), "FENCEPOST_LOG_DIRS", "Unset it"),
@@ -125,7 +160,7 @@ def test_what_only_one_node_can_be_told_is_refused_for_several(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, "x")
-    assert main(["dev", "--nodes", "3", "--data", str(tmp_path / "data"), *words]) == 1
+    assert main(["dev", "--nodes", "3", "--data", str(tmp_path / "data"), *words]) == 2
     assert part in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
@@ -134,7 +169,7 @@ def test_a_start_of_nothing_is_said(tmp_path: Path, capsys) -> None:
     assert main(["dev", "--data", str(tmp_path), "--start", "2"]) == 1
     said = capsys.readouterr()
     assert "no cluster runs on" in said.err and "--nodes N" in said.err and said.out == ""
-    assert main(["dev", "--data", str(tmp_path), "--start", "2", "--set", "flush.policy=os"]) == 1
+    assert main(["dev", "--data", str(tmp_path), "--start", "2", "--set", "flush.policy=os"]) == 2
     assert "fencepost config set" in capsys.readouterr().err
 
 

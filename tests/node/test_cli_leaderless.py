@@ -91,6 +91,11 @@ def test_who_has_read_all_and_follows_asks_nobody() -> None:
     assert admin.looks == 0
 
 
+def test_who_follows_up_to_a_count_and_is_ended_before_it_was_interrupted() -> None:
+    """Ctrl-C is how following ends, unless a count was to end it."""
+    assert consumed(Admin(), Consumer(0), follow=True, count=1) == 130
+
+
 class Short(Consumer):
     """Both partitions end at once, at 2 and at 90."""
 
