@@ -22,21 +22,41 @@ EXAMPLE: Final = f"127.0.0.1:{PORT}"
 TIMEOUT_S: Final = 4.0
 ANSWER_BYTES_MAX: Final = 64 << 10  # a sentence takes a few hundred
 LISTENER, URL = "FENCEPOST_ADMIN_LISTENER", "FENCEPOST_ADMIN_URL"
+BOOTSTRAP: Final = "FENCEPOST_BOOTSTRAP"
 EXIT_OK, EXIT_NOT_READY, EXIT_USAGE = 0, 1, 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    parser.allow_abbrev = False
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument(
         "--admin",
-        default=os.environ.get(URL) or own_door(os.environ.get(LISTENER, "")),
         metavar="HOST:PORT",
         help=f"a node's admin door (${URL}, or where ${LISTENER} is on this machine)",
+    )
+    whose.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"nodes as clients reach them, with commas between: each is asked, 1000 above its port, where"
+        f" `fencepost dev` has its admin door (where no variable names a door: ${BOOTSTRAP}, or 127.0.0.1:{CLIENT_PORT})",
     )
     parser.add_argument(
         "--live",
         action="store_true",
         help="only whether the process turns, not whether clients and other nodes may count on it",
     )
+
+
+def doors(admin: str | None, bootstrap: str | None) -> list[str]:
+    """What is said on purpose comes first, then the door that a variable names."""
+    if admin is None and bootstrap is None:
+        listener = os.environ.get(LISTENER)  # inside of a node's container
+        admin = os.environ.get(URL) or (own_door(listener) if listener else None)
+        bootstrap = os.environ.get(BOOTSTRAP) or f"127.0.0.1:{CLIENT_PORT}"
+    if admin is not None:
+        return [admin]
+    assert bootstrap is not None
+    return [above(each.strip()) for each in bootstrap.split(",")]
 
 
 def own_door(listener: str) -> str:
@@ -65,50 +85,62 @@ def connection_to(url: str, example: str, timeout_s: float) -> http.client.HTTPC
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0 when it is as asked; 1, and why, when it is not or does not answer."""
+    """0 when all that are asked are as asked; 1, and why, when one is not or does not answer."""
     try:
-        url = door_url(arguments.admin, EXAMPLE)
-        connection = connection_to(url, EXAMPLE, TIMEOUT_S)
+        places = doors(arguments.admin, arguments.bootstrap)
+        urls = [door_url(each, EXAMPLE) for each in places]
+        connections = [connection_to(url, EXAMPLE, TIMEOUT_S) for url in urls]
     except Failed as wrong:
         print(f"fencepost: {wrong}", file=sys.stderr)
         return EXIT_USAGE
     asked = "live" if arguments.live else "ready"
+    codes = []
+    for place, url, connection in zip(places, urls, connections, strict=True):
+        try:
+            is_so, why = _ask(connection, place, url, asked)
+        except Failed as silent:
+            print(f"fencepost: {silent}", file=sys.stderr)
+            codes.append(EXIT_NOT_READY)
+        else:
+            print(printable(why if len(places) == 1 else f"{place}: {why}"))
+            codes.append(EXIT_OK if is_so else EXIT_NOT_READY)
+    return max(codes)
+
+
+def _ask(
+    connection: http.client.HTTPConnection, place: str, url: str, asked: str
+) -> tuple[bool, str]:
+    """Whether it is so, in its own words."""
     try:
         connection.request("GET", f"{urlsplit(url).path}/health/{asked}")
         reply = connection.getresponse()
         status, body = reply.status, reply.read(ANSWER_BYTES_MAX)
     except (OSError, UnicodeError, http.client.HTTPException) as silent:
-        print(
-            f"fencepost: no answer from the admin door {arguments.admin} ({silent}). Is the node up, and "
-            f"is admin.listener set? `fencepost dev` has it 1000 above the client port: --admin {_door_of_dev()}",
-            file=sys.stderr,
-        )
-        return EXIT_NOT_READY
+        raise Failed(
+            f"no answer from the admin door {place} ({silent}). Is the node up, and is admin.listener set? Name that with"
+            f" --admin; `fencepost dev` has it 1000 above the client port: --admin {_door_of_dev()}"
+        ) from silent
     finally:
         connection.close()
     said = _fields(body)
     if not isinstance(said.get(asked), bool):
-        print(
-            f"fencepost: what answers at {arguments.admin} is no admin door: it does not say whether it is `{asked}`."
-            " Name one with --admin.",
-            file=sys.stderr,
+        raise Failed(
+            f"what answers at {place} is no admin door: it does not say whether it is `{asked}`. Name one with --admin."
         )
-        return EXIT_NOT_READY
-    print(printable(str(said.get("why", ""))))
-    return EXIT_OK if said[asked] and status == http.client.OK else EXIT_NOT_READY
+    return said[asked] and status == http.client.OK, str(said.get("why", ""))
 
 
 def _door_of_dev() -> str:
     """Of the first node of $FENCEPOST_BOOTSTRAP, or of `dev` as it comes."""
     try:
-        return above(os.environ.get("FENCEPOST_BOOTSTRAP", "").partition(",")[0])
+        return above(os.environ.get(BOOTSTRAP, "").partition(",")[0])
     except NotUnderstood:
         return above(f"127.0.0.1:{CLIENT_PORT}")
 
 
 def above(client_door: str) -> str:
     """The admin door that `dev` opens for it."""
-    from .children import ADMIN_PORTS_APART
+    from .children import ADMIN_PORTS_APART  # slow to import
 
     host, client_port = address(client_door, "--bootstrap", CLIENT_PORT)
     if client_port + ADMIN_PORTS_APART > PORT_MAX:

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from fencepost.chaos.harness.processes import free_port
+from fencepost.node.cli.children import ADMIN_PORTS_APART
 from fencepost.node.main import main
 
 ANSWERS = {
@@ -67,6 +68,36 @@ def test_the_door_of_the_cluster_that_the_shell_knows_is_named(monkeypatch, caps
     monkeypatch.setenv("FENCEPOST_BOOTSTRAP", "[::1]:23092,127.0.0.1:23093")
     assert main(["health", "--admin", f"127.0.0.1:{free_port()}"]) == 1
     assert "--admin [::1]:24092" in capsys.readouterr().err
+
+
+def test_nodes_are_asked_where_dev_has_their_doors(door: int, monkeypatch, capsys) -> None:
+    """It asked 127.0.0.1:9644, whatever $FENCEPOST_BOOTSTRAP said; nobody is there after `make run`."""
+    node = f"127.0.0.1:{door - ADMIN_PORTS_APART}"
+    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node)
+    assert main(["health", "--live"]) == 0
+    assert capsys.readouterr().out == "the loop turns\n"
+    other = free_port()
+    two = f"{node}, 127.0.0.1:{other}"
+    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", two)
+    for words in ([], ["--bootstrap", two]):
+        assert main(["health", "--live", *words]) == 1
+        said = capsys.readouterr()
+        assert said.out == f"127.0.0.1:{door}: the loop turns\n"
+        assert f"no answer from the admin door 127.0.0.1:{other + ADMIN_PORTS_APART} " in said.err
+
+
+def test_who_is_named_on_purpose_is_asked_before_a_variables_door(
+    door: int, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("FENCEPOST_ADMIN_LISTENER", "127.0.0.1:1")
+    node = f"127.0.0.1:{door - ADMIN_PORTS_APART}"
+    assert main(["health", "--live", "--bootstrap", node]) == 0
+    monkeypatch.setenv(
+        "FENCEPOST_BOOTSTRAP", node
+    )  # of a container's commands: its node's is its own door
+    assert main(["health", "--live"]) == 1
+    assert main(["health", "--bootstrap", "127.0.0.1:65000"]) == 2
+    assert "there is no port 1000 above" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
