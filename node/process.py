@@ -14,11 +14,12 @@ import signal
 import sys
 
 import uvloop
-from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged, Trouble
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, ConfigRefused, LogDamaged, Trouble
 from fencepost.cluster.base.exit_codes import (
     EXIT_FOLDER,
     EXIT_OK,
     EXIT_REFUSED,
+    EXIT_USAGE,
     exit_code_of,
 )
 from fencepost.cluster.base.log import StreamLog
@@ -39,6 +40,10 @@ def run_node(config: NodeConfig) -> int:
     )
     try:
         uvloop.run(_run(config, log))
+    except (
+        ConfigRefused
+    ) as refused:  # by a part of the node that knows more of a setting than its type
+        return _refuse(log, str(refused), EXIT_USAGE)
     except Trouble as refused:
         otherwise = EXIT_FOLDER if isinstance(refused, LogDamaged) else EXIT_REFUSED
         return _refuse(log, str(refused), exit_code_of(refused, otherwise))

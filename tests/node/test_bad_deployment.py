@@ -215,6 +215,15 @@ def test_a_folder_that_another_process_has_may_be_free_later(tmp_path: Path) -> 
     assert first.end(signal.SIGTERM) == 0
 
 
+def test_a_setting_that_only_a_part_of_the_node_can_judge_is_a_sentence_too(tmp_path: Path) -> None:
+    """A restart mends it no more than another: RestartPreventExitStatus has 2."""
+    code, sentence = refused(Serving(tmp_path, "group.consumer.assignors=uniform,rnage"))
+    assert code == 2
+    assert sentence == (
+        "Invalid value rnage for configuration group.consumer.assignors: there are uniform, range"
+    )
+
+
 def test_a_folder_of_another_node_is_named_with_its_owner(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=abc\n")
     code, sentence = refused(Serving(tmp_path))

@@ -45,6 +45,15 @@ def test_an_impossible_setting_stops_the_start(tmp_path: Path, run: Run) -> None
     assert not data.exists()
 
 
+def test_spans_that_can_not_be_made_are_refused_as_any_setting(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.node.tracing.open._is_there", lambda _: False)
+    words = ("--set", "tracing.otlp.endpoint=http://127.0.0.1:4318/v1/traces")
+    said = run("dev", "--port", "0", "--data", str(tmp_path / "data"), *words)
+    refused(said, '"node_refused"', "OpenTelemetry is not installed", code=2)
+
+
 @pytest.mark.parametrize("flag", [False, True])
 def test_a_variable_counts_where_no_flag_was_given(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, flag: bool

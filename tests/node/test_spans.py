@@ -1,6 +1,7 @@
 """Spans of one request over the nodes that have to do with it, kept in memory instead of sent."""
 
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -111,3 +112,12 @@ def test_spans_that_are_wanted_and_can_not_be_made_stop_the_start(
         check_spans(config)
     assert "EXTRAS=clients,otel" in str(told.value), "nothing can be installed into a container"
     assert "install fencepost" not in str(told.value), "no index has it, or a stranger's"
+
+
+def test_the_api_of_opentelemetry_alone_makes_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other packages bring that, without what keeps spans and sends them."""
+    for name in [each for each in sys.modules if each.startswith("opentelemetry.exporter")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
+    with pytest.raises(ConfigRefused, match=r"OpenTelemetry is not installed"):
+        check_spans(NodeConfig({"tracing.otlp.endpoint": "http://collector:4318/v1/traces"}))
