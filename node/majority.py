@@ -1,11 +1,14 @@
 """Why nobody leads the metadata quorum, in a sentence: who votes, whom of them this node reaches, and what helps. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from fencepost.cluster.base.ids import BrokerId
 from fencepost.cluster.quorum.voters import majority
 
+# Stands in what is said where it is not the same (`peer_handshake.py`).
+SETTING: Final = "peer.secret"
 _WORDS: Final = {1: "one", 2: "two", 3: "three"}
 
 
@@ -14,12 +17,17 @@ def why_nobody_leads(
     voters: Collection[BrokerId],
     connected: Collection[BrokerId],
     waits_for: Sequence[BrokerId] = (),
+    refusals: Mapping[BrokerId, str] = MappingProxyType({}),
+    *,
+    has_secret: bool = True,
 ) -> str:
-    """`connected` are the nodes that this one reaches, `waits_for` who has not agreed where all voters have to; without a full
-    stop, as it ends other sentences."""
+    """`connected` are the nodes that this one reaches, `waits_for` who has not agreed where all voters have to, `refusals` what was
+    said by those that answer and are no peers of this one; without a full stop, as it ends other sentences."""
     others = sorted(set(voters) - {node_id})
-    missing = [each for each in others if each not in connected]
-    reached = len(others) - len(missing)
+    away = [each for each in others if each not in connected]
+    refused = {each: refusals[each] for each in away if each in refusals}
+    silent = [each for each in away if each not in refused]
+    reached = len(others) - len(away)
     needed = majority(len(voters))
     lacks = needed - reached - (node_id in voters)
     all_of_them = ", ".join(map(str, sorted(voters)))
@@ -27,14 +35,44 @@ def why_nobody_leads(
         said = f"node {node_id} of voters {all_of_them} reaches {reached} of the others"
     else:
         said = f"node {node_id} reaches {reached} of the voters {all_of_them}"
-    if missing:
-        said += f" ({_names(missing)} can't be reached)"
+    if away:
+        said += f" ({'; '.join(_who_is_away(silent, refused, has_secret=has_secret))})"
     if waits_for:
         why = "a first election, or one after a disk was replaced, needs every voter"
-        return f"{said}; {why}: start {_names(waits_for)}"
+        down = [each for each in waits_for if each not in refused]
+        helps = [f"start {_names(down)}"] if down else []
+        helps += _what_lets_in([refused[each] for each in waits_for if each in refused])
+        return f"{said}; {why}: {', and '.join(helps)}"
+    if lacks > 0 and refused:
+        helps = [f"start {_names(silent)}"] if silent else []
+        helps += _what_lets_in(refused.values())
+        return f"{said}; a majority is {needed}: {', or '.join(helps)}"
     if lacks > 0:
         return f"{said}; a majority is {needed}: start {_WORDS.get(lacks, lacks)} of them"
     return f"{said}; a majority is {needed}: one is elected in a moment"
+
+
+def _who_is_away(
+    silent: Sequence[BrokerId], refused: Mapping[BrokerId, str], *, has_secret: bool
+) -> list[str]:
+    said = [f"{_names(silent)} can't be reached"] if silent else []
+    strange = [each for each, why in refused.items() if SETTING in why]
+    if strange:
+        runs, its, has = ("runs", "its", "has") if len(strange) == 1 else ("run", "their", "have")
+        if has_secret:
+            said.append(f"{_names(strange)} {runs}, and {its} {SETTING} is not this node's")
+        else:
+            said.append(f"{_names(strange)} {runs}, and {has} a {SETTING}, which is not set here")
+    return said + [f"{each}: {why}" for each, why in refused.items() if each not in strange]
+
+
+def _what_lets_in(refusals: Collection[str]) -> list[str]:
+    helps = []
+    if any(SETTING in why for why in refusals):
+        helps.append(f"give all nodes the same {SETTING}, and restart those that had another")
+    if not all(SETTING in why for why in refusals):
+        helps.append("mend why this node and those that answer are apart")
+    return helps
 
 
 def why_not_taken_in(node_id: BrokerId, others: Sequence[BrokerId]) -> str:

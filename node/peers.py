@@ -307,7 +307,17 @@ class Peers:
         view = quorum.view()
         if view.of_others:
             return why_not_taken_in(self._node_id, view.of_others)
-        return why_nobody_leads(self._node_id, quorum.voters, connected, view.waits_for)
+        refusals = {
+            each: self.door.refusal_of(each) for each in quorum.voters if each != self._node_id
+        }
+        return why_nobody_leads(
+            self._node_id,
+            quorum.voters,
+            connected,
+            view.waits_for,
+            {each: why for each, why in refusals.items() if why is not None},
+            has_secret=bool(self._settings.secret),
+        )
 
     async def _describe(
         self, _peer_id: BrokerId, _header: dict[str, Any], _payload: memoryview

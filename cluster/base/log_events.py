@@ -66,7 +66,8 @@ QUORUM: Final[Mapping[str, str]] = {
     "quorum_vote_copy_owed": "The second copy of the last vote beside {path} could not be made: {cause}. The first one is whole;"
     " start this build once more before an older one.",
     "quorum_is_of_others": "This node waits to be taken into the cluster of node {node}. {cause}",
-    "quorum_waits_for_all_voters": "The quorum waits for node(s) {missing}: {cause} Start them.",
+    "quorum_waits_for_all_voters": "The quorum waits for node(s) {missing}: {cause} Start them; where one"
+    " runs, peer_refuses or peer_unreachable in this log says why it is not heard.",
     "journal_torn_tail_cut": "{bytes} torn bytes at {position} of {path} were cut: the machine or"
     " the process went down while it wrote them. Nothing that was acknowledged was in them.",
     "journal_not_sealed": "The metadata journal in {folder} could not be sealed: {cause}",

@@ -166,3 +166,62 @@ def test_where_a_voter_is_new_a_majority_is_not_said_to_be_enough() -> None:
         "node 1 of voters 1, 2, 3 reaches 1 of the others (3 can't be reached); a first election, or one after a disk"
         " was replaced, needs every voter: start 3"
     )
+
+
+OTHER_SECRET = "the other end refuses: node 1 is not let in: its proof does not fit: peer.secret is not the same"
+SAME_SECRET = "give all nodes the same peer.secret, and restart those that had another"
+
+
+@pytest.mark.parametrize(
+    ("node", "connected", "more", "end"),
+    [
+        (
+            1,
+            (2,),
+            {"refusals": {3: OTHER_SECRET}, "waits_for": (3,)},
+            (
+                "1 of the others (3 runs, and its peer.secret is not this node's); a first election, or one after a disk"
+                f" was replaced, needs every voter: {SAME_SECRET}"
+            ),
+        ),
+        (
+            3,
+            (),
+            {"refusals": {1: OTHER_SECRET, 2: OTHER_SECRET}},
+            (
+                "0 of the others (1 and 2 run, and their peer.secret is not this node's); a majority is 2:"
+                f" {SAME_SECRET}"
+            ),
+        ),
+        (
+            3,
+            (),
+            {"refusals": {1: OTHER_SECRET}, "has_secret": False},
+            (
+                "0 of the others (2 can't be reached; 1 runs, and has a peer.secret, which is not set here); a majority"
+                f" is 2: start 2, or {SAME_SECRET}"
+            ),
+        ),
+        (
+            1,
+            (),
+            {"refusals": {2: "it belongs to the cluster b"}, "waits_for": (2, 3)},
+            (
+                "0 of the others (3 can't be reached; 2: it belongs to the cluster b); a first election, or one after a disk"
+                " was replaced, needs every voter: start 3, and mend why this node and those that answer are apart"
+            ),
+        ),
+        (
+            1,
+            (2,),
+            {"refusals": {2: "of before", 3: OTHER_SECRET}},
+            (
+                "1 of the others (3 runs, and its peer.secret is not this node's); a majority is 2: one is elected in a"
+                " moment"
+            ),
+        ),
+    ],
+)
+def test_a_voter_that_runs_and_refuses_is_not_one_to_start(node, connected, more, end) -> None:
+    said = why_nobody_leads(node, (1, 2, 3), connected, **more)
+    assert said == f"node {node} of voters 1, 2, 3 reaches {end}"

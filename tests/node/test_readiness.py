@@ -106,6 +106,27 @@ def test_a_node_without_a_majority_says_what_it_waits_for() -> None:
     cluster.play(scene)
 
 
+def test_of_a_voter_with_another_secret_it_is_not_said_that_it_should_be_started() -> None:
+    """Only two lines of the log, of many, named the secret."""
+    cluster = Cluster(config=DOOR, deaths_allowed=True)
+
+    async def scene() -> None:
+        for each in cluster.nodes.ids:
+            cluster.kill(each)
+        cluster.nodes.start(1)
+        cluster.nodes._config = (*cluster.nodes._config, "peer.secret=guessed")
+        cluster.nodes.start(3)
+        await asyncio.sleep(5)
+        for each, other in ((1, 3), (3, 1)):
+            why = verdict(cluster, each).why
+            assert (
+                f"2 can't be reached; {other} runs, and its peer.secret is not this node's" in why
+            )
+            assert "start 2, or give all nodes the same peer.secret" in why
+
+    cluster.play(scene)
+
+
 def why_live() -> str:
     return "this node's loop turns"
 
