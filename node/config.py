@@ -1,14 +1,16 @@
 """What one node is told: a TOML file, `FENCEPOST_…` variables and flags, in rising order.
 
-Names are Kafka's. An unknown or impossible setting stops the start with its name, the value and what is allowed:
-a typing error must not run for a year as a default.
+Names are Kafka's. An unknown or impossible setting stops the start with its name, the value, what is allowed and where it was
+said: a typing error must not run for a year as a default. All unknown names are told at once.
 """
 
 import difflib
 import pathlib
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 from fencepost.cluster.base.errors import ConfigRefused
 from fencepost.cluster.base.ids import BrokerId
@@ -45,22 +47,29 @@ CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
 CLUSTER_VOTERS_MIN: Final = 3
 # A topic's name for a setting whose broker-level name people would have to guess.
 ALIASES: Final[Mapping[str, str]] = {"flush.policy": "log.flush.policy"}
+ENVIRONMENT: Final = "the environment"
+COMMAND_LINE: Final = "the command line"  # of which --set is a part
+UNKNOWN_TOLD_MAX: Final = 10  # of a file that is another program's
+# As Kafka's sentences say it.
+_REFUSED_NAME: Final = re.compile(r"[cC]onfiguration '?([a-z][a-z0-9.]*)")
 
 
 class NodeConfig:
     """The settings as text (what DescribeConfigs shows as static) and as typed values."""
 
-    def __init__(self, text: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`places` is where each was said, for a sentence."""
         told = _known_names(text)
+        _refuse_unknown(_unknown_in(told, ""))
+        self._places = places
         voters = told.get("controller.quorum.voters", "").split(",")
         of_a_cluster = CLUSTER_DEFAULTS if len(voters) >= CLUSTER_VOTERS_MIN else {}
         self.text: dict[str, str] = {**OUR_DEFAULTS, **of_a_cluster, **told}
         self._values: dict[str, ConfigValue] = {}
         for name, value in self.text.items():
-            definition = BROKER_CONFIGS.get(name)
-            if definition is None:
-                raise ConfigRefused(f"unknown setting {name}{_suggest(name)}")  # a secret, perhaps
-            self._values[name] = definition.parse(value)
+            self._values[name] = BROKER_CONFIGS[name].parse(value)
         doors = listener_settings(
             self.string("listeners"),
             self.string("advertised.listeners"),
@@ -103,12 +112,25 @@ class NodeConfig:
     def load(
         cls, *, flags: Sequence[str], environment: Mapping[str, str], file: str | None
     ) -> Self:
+        variables, unknown = _from_environment(environment)
+        sources = [] if file is None else [(file, _from_file(file))]
+        sources += [(ENVIRONMENT, variables), (COMMAND_LINE, _from_flags(flags))]
         text: dict[str, str] = {}
-        if file is not None:
-            text |= _known_names(_from_file(file))
-        text |= _known_names(_from_environment(environment))
-        text |= _known_names(_from_flags(flags))
-        return cls(text)
+        places: dict[str, str] = {}
+        for place, said in sources:
+            known = _known_names(said)
+            text |= known
+            places |= dict.fromkeys(known, place)
+            unknown += _unknown_in(known, place)
+        _refuse_unknown(unknown)
+        try:
+            return cls(text, places)
+        except ConfigRefused as refused:
+            raise ConfigRefused(_with_place(str(refused), places)) from None
+
+    def with_place(self, sentence: str) -> str:
+        """The sentence of a refusal, and where what it refuses was said."""
+        return _with_place(sentence, self._places)
 
     def value(self, name: str) -> ConfigValue:
         """The typed value in force: what was set, or the default."""
@@ -203,9 +225,54 @@ def _known_names(text: Mapping[str, str]) -> dict[str, str]:
     return known
 
 
-def _suggest(name: str) -> str:
-    close = difflib.get_close_matches(name, [*BROKER_CONFIGS, *ALIASES], n=1)
-    return f"; did you mean {close[0]}?" if close else "; settings have Kafka's broker names"
+class _Unknown(NamedTuple):
+    """Without its value, which may be a secret."""
+
+    name: str
+    place: str
+    is_variable: bool = False
+
+    def close(self) -> str:
+        """The name that was meant, perhaps; or nothing."""
+        known = [*BROKER_CONFIGS, *ALIASES]
+        names = list(map(_variable, known)) if self.is_variable else known
+        return next(iter(difflib.get_close_matches(self.name, names, n=1)), "")
+
+
+def _unknown_in(names: Iterable[str], place: str) -> list[_Unknown]:
+    return [_Unknown(name, place) for name in names if name not in BROKER_CONFIGS]
+
+
+def _refuse_unknown(found: Sequence[_Unknown]) -> None:
+    """ConfigRefused with all of them, so that whoever sets them right starts once more, and not once for each."""
+    if not found:
+        return
+    told = [(each, each.close()) for each in found[:UNKNOWN_TOLD_MAX]]
+    if len(found) == 1:
+        one, close = told[0]
+        kind, advice = "setting", "settings have Kafka's broker names"
+        if one.is_variable:
+            kind, advice = "variable", "unset it, or name a setting"
+        advice = f"did you mean {close}?" if close else advice
+        raise ConfigRefused(f"unknown {kind} {one.name}; {advice}{_from(one.place)}")
+    named = [
+        f"{each.name}{_from(each.place)}" + (f", did you mean {close}?" if close else "")
+        for each, close in told
+    ]
+    if len(found) > len(told):
+        named.append(f"and {len(found) - len(told)} more")
+    raise ConfigRefused(
+        f"{len(found)} unknown settings (they have Kafka's broker names): {'; '.join(named)}"
+    )
+
+
+def _from(place: str) -> str:
+    return f" (from {place})" if place else ""
+
+
+def _with_place(sentence: str, places: Mapping[str, str]) -> str:
+    named = _REFUSED_NAME.search(sentence)
+    return sentence if named is None else sentence + _from(places.get(named[1].rstrip("."), ""))
 
 
 def _from_file(path: str) -> dict[str, str]:
@@ -235,20 +302,17 @@ def _flatten(prefix: str, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]
             yield name, str(value)
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[_Unknown]]:
     known = {_variable(name): name for name in [*BROKER_CONFIGS, *ALIASES]}
-    found = {}
+    found, unknown = {}, []
     for variable in sorted(environment):
         if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NOT_SETTINGS):
             name = known.get(variable)
-            if name is None:
-                close = difflib.get_close_matches(variable, known, n=1)
-                raise ConfigRefused(
-                    f"unknown variable {variable}; "  # without its value, which may be a secret
-                    + (f"did you mean {close[0]}?" if close else "unset it, or name a setting")
-                )
-            found[name] = environment[variable]
-    return found
+            if name is not None:
+                found[name] = environment[variable]
+                continue
+            unknown.append(_Unknown(variable, ENVIRONMENT, is_variable=True))
+    return found, unknown
 
 
 def _variable(name: str) -> str:

@@ -43,7 +43,7 @@ def run_node(config: NodeConfig) -> int:
     except (
         ConfigRefused
     ) as refused:  # by a part of the node that knows more of a setting than its type
-        return _refuse(log, str(refused), EXIT_USAGE)
+        return _refuse(log, config.with_place(str(refused)), EXIT_USAGE)
     except Trouble as refused:
         otherwise = EXIT_FOLDER if isinstance(refused, LogDamaged) else EXIT_REFUSED
         return _refuse(log, str(refused), exit_code_of(refused, otherwise))

@@ -221,6 +221,7 @@ def test_a_setting_that_only_a_part_of_the_node_can_judge_is_a_sentence_too(tmp_
     assert code == 2
     assert sentence == (
         "Invalid value rnage for configuration group.consumer.assignors: there are uniform, range"
+        " (from the command line)"
     )
 
 

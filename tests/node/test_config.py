@@ -181,6 +181,59 @@ def test_an_unknown_variable_is_refused_with_the_right_one() -> None:
         load(env={"FENCEPOST_NODE_IDD": "3"})
 
 
+def test_all_names_that_nobody_knows_are_told_at_once_with_their_places(tmp_path: Path) -> None:
+    """One at a time a file of another program takes as many starts as it has names."""
+    path = tmp_path / "node.toml"
+    path.write_text('nodeid = 1\nlistners = "hunter2"\n[num]\npartitons = 3\n')
+    with pytest.raises(ConfigRefused) as told:
+        load("log.drs=d", "x.y=z", env={"FENCEPOST_NODE_IDD": "hunter2"}, file=path)
+    assert str(told.value) == (
+        "6 unknown settings (they have Kafka's broker names): FENCEPOST_NODE_IDD (from the environment), did you mean"
+        f" FENCEPOST_NODE_ID?; nodeid (from {path}), did you mean node.id?; listners (from {path}), did you mean"
+        f" listeners?; num.partitons (from {path}), did you mean num.partitions?; log.drs (from the command line), did you"
+        " mean log.dirs?; x.y (from the command line)"
+    )
+
+
+def test_of_very_many_names_that_nobody_knows_the_first_are_told() -> None:
+    with pytest.raises(ConfigRefused, match=r"^1000 unknown settings .*; x\.9 .*; and 990 more$"):
+        load(*(f"x.{number}=1" for number in range(1000)))
+
+
+def test_one_name_that_nobody_knows_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("nodeid = 1")
+    with pytest.raises(ConfigRefused) as told:
+        load(file=path)
+    assert str(told.value) == f"unknown setting nodeid; did you mean node.id? (from {path})"
+
+
+@pytest.mark.parametrize("name", ["node.id", "num.partitions"])
+def test_a_value_that_can_not_be_is_told_in_kafkas_words_with_its_place(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(f'"{name}" = "one"')
+    variable = {f"FENCEPOST_{name.upper().replace('.', '_')}": "one"}
+    words = f"Invalid value one for configuration {name}: Not a number of type INT"
+    for flags, env, place in (
+        ((), {}, str(path)),
+        ((), variable, "the environment"),
+        ((f"{name}=one",), variable, "the command line"),
+    ):
+        with pytest.raises(ConfigRefused) as told:
+            load(*flags, env=env, file=path)
+        assert str(told.value) == f"{words} (from {place})"
+
+
+@pytest.mark.parametrize(
+    "told", ["log.dirs=a,b", "listeners=9092", "process.roles=controller", "log.cleanup.policy=x"]
+)
+def test_what_no_type_can_tell_is_told_with_its_place_too(told: str) -> None:
+    with pytest.raises(ConfigRefused, match=r" \(from the command line\)$"):
+        load(told)
+
+
 def test_a_name_that_is_refused_is_shown_without_its_value_which_may_be_a_secret(
     tmp_path: Path,
 ) -> None:
