@@ -91,6 +91,8 @@ TXN: Final[Mapping[str, str]] = {
     " where its leader is.",
     "coordinator_unreadable": "{shard} holds a record that can't be read: {cause} What it keeps is not"
     " served; report this line.",
+    "coordinator_left_out": "An answer to {asked} is without what {shard} keeps: it holds a record that can't be"
+    " read, which coordinator_unreadable names.",
     "transaction_timed_out": "Transaction {transactional_id} (producer {producer_id}, epoch"
     " {producer_epoch}) was open for longer than its {timeout_ms} ms and is aborted.",
     "transaction_fenced": "Transaction {transactional_id} is aborted and its producer {producer_id},"

@@ -66,8 +66,36 @@ def test_a_record_that_can_not_be_read_keeps_the_partition_closed_and_says_why()
         await asyncio.sleep(1)
         assert shard_of(node) is E.not_coordinator
         assert (await node.ask("list_groups", 5)).error_code is E.none
-        events = [line for line in node.env.machine.events if "unreadable" in str(line)]
-        assert events
+        events = node.env.machine.events
+        assert [line for line in events if "unreadable" in str(line)]
+        (said,) = [fields for _, event, fields in events if event == "coordinator_left_out"]
+        assert said == {"shard": f"{GROUP_OFFSETS_TOPIC}-0", "asked": "ListGroups"}
+
+    on_node(scenario, partitions=1)
+
+
+def test_a_list_that_a_partition_of_ours_was_lost_under_is_not_a_list_without_it() -> None:
+    """1. Somebody asks for all groups, and the answer waits for a commit.  2. The log fails, and is read again here.
+    3. The list had no groups of that partition, and no error.
+    """
+
+    async def scenario(node: GroupNode) -> None:
+        await created(node)
+        await node.commit(1)
+        node.logs[0].commits_at_once = False
+        tasks = asyncio.get_running_loop()
+        waits = tasks.create_task(node.commit(2))
+        await asyncio.sleep(0.01)
+        lists = tasks.create_task(node.ask("list_groups", 5))
+        await asyncio.sleep(0.01)
+        node.logs[0].refuse = E.kafka_storage_error
+        await node.commit(3)
+        await waits
+        assert (await lists).error_code is E.coordinator_load_in_progress
+        node.logs[0].refuse = E.none
+        node.logs[0].commit()
+        await asyncio.sleep(5)
+        assert [each.group_id for each in (await node.ask("list_groups", 5)).groups] == ["g"]
 
     on_node(scenario, partitions=1)
 

@@ -126,12 +126,25 @@ class Coordinator:
         return {partition: self.shard_at(partition) for partition in sorted(self._seats)}
 
     async def ask_all(self, command: Any) -> dict[int, Any] | ErrorCode:
-        """What each partition of ours replies; ErrorCode if one of them can't tell yet."""
+        """What each partition of ours replies; ErrorCode if one of them can't tell yet.
+
+        One that holds what can't be read is left out, as Kafka does it, and the log says so: who asks again and again until it is
+        loaded would never see the others either.
+        """
         replies: dict[int, Any] = {}
         for partition, shard in self.shards().items():
             reply = shard if isinstance(shard, ErrorCode) else await shard.execute(command)
             if reply is ErrorCode.not_coordinator:
-                continue  # it has moved: the node that has it lists it
+                seat = self._seats.get(partition)
+                if seat is None:
+                    continue  # it has moved: the node that has it lists it
+                if seat.answer is not ErrorCode.not_coordinator:
+                    return (
+                        ErrorCode.coordinator_load_in_progress
+                    )  # lost meanwhile, and loaded again
+                name, asked = f"{self.topic}-{partition}", type(command).__name__
+                self._env.log.warn("coordinator_left_out", shard=name, asked=asked)
+                continue
             if isinstance(reply, ErrorCode):
                 return reply
             replies[partition] = reply
