@@ -29,6 +29,7 @@ SPECIAL_SINCE |= {EARLIEST_PENDING: 11}
 OFFSET_NOT_AVAILABLE_SINCE = 5
 # 1 ms where an end is asked for, 10 and more for a time: whoever watches the lag of all groups asks for 10,000.
 PARTITIONS_A_TURN = 200
+LOOKS_A_TURN = 1000  # 3 ms: what is asked for is looked over before anything is found
 # What more records behind them do not change.
 OF_THE_BEGINNING = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
 NOT_FOUND = (-1, -1, -1)
@@ -38,10 +39,7 @@ _UNKNOWN = {"timestamp": -1, "offset": -1, "leader_epoch": NO_LEADER_EPOCH}
 async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
     services = ctx.services
     isolation = getattr(request, "isolation_level", 0)
-    asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    must_ask = any(
-        _may_differ_elsewhere(services, t.name, p) for t in request.topics for p in t.partitions
-    )
+    asked, must_ask = await _look_over(services, request)
     is_of_now = must_ask and await services.confirm_image(ANSWER_S)
     topics: list[dict[str, Any]] = []
     told = 0
@@ -58,6 +56,20 @@ async def handle(ctx: HandlerContext, request: Any) -> dict[str, Any]:
             if told % PARTITIONS_A_TURN == 0:
                 await services.env.clock.sleep(0)
     return {"topics": topics}
+
+
+async def _look_over(services: Services, request: Any) -> tuple[Counter[tuple[str, int]], bool]:
+    """How often each is asked for, and whether what is found may have to be confirmed."""
+    asked: Counter[tuple[str, int]] = Counter()
+    must_ask, looks = False, 0
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            asked[topic.name, wanted.partition_index] += 1
+            must_ask = must_ask or _may_differ_elsewhere(services, topic.name, wanted)
+            looks += 1
+            if looks % LOOKS_A_TURN == 0:
+                await services.env.clock.sleep(0)
+    return asked, must_ask
 
 
 def _may_differ_elsewhere(services: Services, topic: str, wanted: Any) -> bool:

@@ -96,3 +96,35 @@ def test_a_question_for_the_offsets_of_thousands_of_partitions_gives_way(
     assert [(each["name"], len(each["partitions"])) for each in told] == [("a", 1000), ("b", 1000)]
     assert max(turns) <= list_offsets.PARTITIONS_A_TURN
     assert sum(turns) + len(found) == 2000
+
+
+def test_that_thousands_of_beginnings_need_no_confirming_is_found_out_a_little_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """10,000 took 25 ms before the first of them was looked for, and a request may name 90,000."""
+    looks: list[int] = []
+    turns: list[int] = []
+
+    async def find(*_: Any, **__: Any) -> dict[str, Any]:
+        return {}
+
+    async def others() -> None:
+        while True:
+            turns.append(len(looks))
+            looks.clear()
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        services = SimpleNamespace(env=SimpleNamespace(clock=SimpleNamespace(sleep=asyncio.sleep)))
+        asked = [SimpleNamespace(partition_index=each) for each in range(2500)]
+        topics = [SimpleNamespace(name=name, partitions=asked) for name in ("a", "b")]
+        task = asyncio.ensure_future(others())
+        request = SimpleNamespace(topics=topics)
+        await list_offsets.handle(SimpleNamespace(services=services), request)
+        task.cancel()
+
+    monkeypatch.setattr(list_offsets, "_find", find)
+    monkeypatch.setattr(list_offsets, "_may_differ_elsewhere", lambda *_: looks.append(1))
+    asyncio.run(scene())
+    assert sum(turns) + len(looks) == 5000
+    assert max(turns) <= 1000
