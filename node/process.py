@@ -40,9 +40,8 @@ def run_node(config: NodeConfig) -> int:
     )
     try:
         uvloop.run(_run(config, log))
-    except (
-        ConfigRefused
-    ) as refused:  # by a part of the node that knows more of a setting than its type
+    except ConfigRefused as refused:
+        # By a part of the node that knows more of a setting than its type.
         return _refuse(log, config.with_place(str(refused)), EXIT_USAGE)
     except Trouble as refused:
         otherwise = EXIT_FOLDER if isinstance(refused, LogDamaged) else EXIT_REFUSED
