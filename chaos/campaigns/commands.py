@@ -1,10 +1,11 @@
 """`fencepost sim`: campaigns in the simulator, by seeds; a failing seed made small; its trace; planted bugs.
 
-Exit codes: 0 all was well, 1 a promise was broken (or a planted bug was not seen), 2 not understood, or nothing was acknowledged
-in all seeds of a campaign, 130 interrupted.
+Exit codes: 0 all was well, 1 a promise was broken (or a planted bug was not seen), 2 not understood, nothing was acknowledged
+in all seeds of a campaign, or the summary could not be written, 130 interrupted.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -120,12 +121,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from ..runs.interrupts import CutsOff
     from .progress import Progress
     from .runner import run_all
-    from .summary import Summary, append
+    from .summary import Summary
 
     if arguments.light:
         make_light(arguments)
     plans = list(plans_of(arguments))
-    if refused := why_not(plans[0]):
+    if refused := why_not(plans[0]) or _why_no_summary(arguments.summary):
         return _refuse(refused)
     checks = Checks(arguments.check_every)
     progress = Progress(len(plans))
@@ -153,13 +154,7 @@ def _run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             totals.interrupted = True
         signals.over()
-        for name, each in summaries.items():
-            print(f"traces of {name}: {each.traces}")
-            if arguments.summary is not None:
-                done, different = checks.of(name)
-                cut = totals.interrupted
-                line = each.line(run_twice=done, different=different, interrupted=cut)
-                append(arguments.summary, line)
+        unwritten = _sum_up(summaries, checks, arguments.summary, interrupted=totals.interrupted)
         # Of which clients were left out, it may be those who write.
         nothing = [
             f"{name}: nothing was acknowledged in any seed"
@@ -168,7 +163,39 @@ def _run(arguments: argparse.Namespace) -> int:
         ]
         for name, each in summaries.items():
             nothing += [f"{name}: no {scene} came to its end" for scene in each.never_played]
-        return _conclude(totals, checks, len(plans), nothing)
+        code = _conclude(totals, checks, len(plans), nothing)
+        for sentence in unwritten:
+            print(f"fencepost sim: {sentence}", file=sys.stderr)
+        return EXIT_UNKNOWN if unwritten and code != EXIT_BROKEN else code
+
+
+def _why_no_summary(file: Path | None) -> str:
+    from .summary import why_not as why_not_into
+
+    return "" if file is None else why_not_into(file)
+
+
+def _sum_up(
+    summaries: "dict[str, Summary]", checks: "Checks", file: Path | None, *, interrupted: bool
+) -> list[str]:
+    """A sentence for each line that could not be appended, with all that it says: it can be put there by hand."""
+    from .summary import append
+
+    unwritten = []
+    for name, each in summaries.items():
+        print(f"traces of {name}: {each.traces}")
+        if file is None:
+            continue
+        done, different = checks.of(name)
+        line = each.line(run_twice=done, different=different, interrupted=interrupted)
+        try:
+            append(file, line)
+        except OSError as error:
+            told = json.dumps(line, ensure_ascii=False)
+            unwritten.append(
+                f"--summary {file} lacks the line of {name}: {error.strerror}; make room and append it: {told}"
+            )
+    return unwritten
 
 
 def _conclude(totals: "Totals", checks: "Checks", wanted: int, nothing: Sequence[str] = ()) -> int:

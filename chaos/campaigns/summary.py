@@ -1,10 +1,14 @@
 """One line of JSON for each campaign that was run: what the record counts seeds, hours and faults by.
 
 INVARIANT  a line is appended whole or not at all, and says which commit ran, with which options and seeds, and what failed.
-PREVENTS   counts in a record that somebody made by hand.
-PROVED BY  tests/sim/test_sim_summary.py::test_each_campaign_of_a_run_appends_one_line
+           Whether that can be done is tried before the first seed.
+PREVENTS   counts in a record that somebody made by hand; a night of seeds whose counts are gone with their file.
+PROVED BY  tests/sim/test_sim_summary.py::test_each_campaign_of_a_run_appends_one_line,
+           tests/sim/test_sim_summary.py::test_a_summary_that_can_not_be_written_is_refused_before_the_first_seed,
+           tests/sim/test_sim_summary.py::test_a_disk_that_has_no_room_left_in_the_end_costs_no_count
 """
 
+import errno
 import json
 import os
 import time
@@ -20,6 +24,7 @@ from .campaign import Outcome
 
 FAILURE_SHOWN: Final = 500
 SEEDS_MIN: Final = 20
+_HOW: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class Summary:
@@ -110,12 +115,31 @@ class Summary:
         }
 
 
-def append(path: Path, line: dict[str, Any]) -> None:
-    """In one write, so that runs side by side can share the file."""
-    data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+def why_not(path: Path) -> str:
+    """Why no line can be appended; empty when one can. A file that is not there yet is there afterwards, and empty."""
     try:
-        os.write(handle, data)
+        is_special = path.exists() and not path.is_file() and not path.is_dir()
+        if is_special and os.access(path, os.W_OK):
+            return ""  # who reads a pipe would take an open and a close for its end
+        os.close(os.open(path, _HOW, 0o644))
+    except OSError as error:
+        return (
+            f"--summary {path} can't be appended to: {error.strerror}; name a file in a folder that is there"
+            " and that you may write in"
+        )
+    return ""
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """In one write, so that runs side by side can share the file. OSError when there is no room for all of it."""
+    data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+    handle = os.open(path, _HOW, 0o644)
+    try:
+        written = os.write(handle, data)
+        if written < len(data):
+            if os.fstat(handle).st_size == (end := os.lseek(handle, 0, os.SEEK_CUR)):
+                os.ftruncate(handle, end - written)  # or the next line would be one with this
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(handle)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,60 @@ def test_a_campaign_in_which_nothing_was_acknowledged_proves_nothing(
     assert ("quorum: nothing was acknowledged" in said) == (code == 2)
     assert "cluster: nothing" not in said
     assert ran("run --campaign cluster --seeds 3 --check-every 0") == 0
+
+
+def acknowledging(plans: Any, _jobs: int, tell: Any, **_: Any) -> runner.Totals:
+    """As `run_all`: every seed is well, and nothing takes long."""
+    totals = runner.Totals()
+    for plan in plans:
+        one = Outcome(plan, acknowledged=9)
+        totals.add(one)
+        tell(one)
+    return totals
+
+
+def test_a_summary_that_can_not_be_written_is_refused_before_the_first_seed(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    """All seeds were run, and then a traceback stood where their counts should have."""
+    begun = []
+    monkeypatch.setattr(runner, "run_all", lambda *_, **__: begun.append(1))
+    for file in (tmp_path / "nothing" / "x", tmp_path, tmp_path / ("x" * 300)):
+        assert ran(f"run --seeds 0..9 --summary {file}") == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert f"--summary {file} can't be appended to: " in said
+        assert "name a file in a folder that is there" in said
+    assert not begun
+
+
+def test_a_disk_that_has_no_room_left_in_the_end_costs_no_count(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
+    """What a line says is told where it can be; the part of it that had room is taken back, and what was there stays."""
+    file = tmp_path / "summary.jsonl"
+    append(file, {"a": 1})
+    write = os.write
+    monkeypatch.setattr(runner, "run_all", acknowledging)
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:20]))
+    assert ran(f"run --seeds 3..5 --check-every 0 --summary {file}") == 2
+    told = capsys.readouterr()
+    assert "2 seeds, 0 virtual seconds" in told.out and "18 acknowledged, 0 failed" in told.out
+    said, _, line = told.err.partition("append it: ")
+    assert f"--summary {file} lacks the line of cluster: No space left on device" in said
+    assert (json.loads(line)["seeds"], json.loads(line)["runs"]) == ("3..5", 2)
+    assert file.read_text() == '{"a": 1}\n'
+
+
+def test_who_reads_a_pipe_is_not_told_of_its_end_before_the_first_seed(
+    monkeypatch, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setattr(runner, "run_all", acknowledging)
+    assert ran(f"run --seeds 3..5 --check-every 0 --summary {pipe}") == 0
+    assert json.loads(os.read(reader, 1 << 16))["runs"] == 2
+    os.close(reader)
 
 
 def test_a_line_says_what_was_asked_for() -> None:
