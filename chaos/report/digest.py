@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..checkers.availability import NOT_SERVED
 from ..runs.asked import ASKED
 from .measured import Measured
-from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN, read_run
+from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN, VALID, read_run
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
@@ -116,6 +116,15 @@ def is_pruned(folder: Path) -> bool:
     """Its history was counted, and is gone: what was written of it then is all that there is."""
     made = last(folder)
     return made is not None and HISTORY in made.of and not (folder / HISTORY).exists()
+
+
+def stands(folder: Path) -> Digest | None:
+    """Of a valid run that was pruned, what was found. None when that says nothing: something is left to judge, or has gone in
+    another way, or its run.json is not as it was."""
+    made = last(folder) if is_pruned(folder) else None
+    if made is None or made.verdict != VALID:
+        return None
+    return made if signs_of(folder) == {RUN: made.of.get(RUN)} else None
 
 
 def read(folder: Path) -> Digest | None:

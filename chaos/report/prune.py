@@ -1,8 +1,10 @@
 """A valid run leaves its page and its counts; its history and the data of its nodes go. Of all other runs everything stays.
 
-INVARIANT  nothing of a run is removed that is not valid, or of which no page has been written.
-PREVENTS   a finding whose history is gone.
-PROVED BY  tests/chaos/test_report_record.py::test_only_valid_runs_are_pruned
+INVARIANT  nothing of a run is removed that is not valid, or of which no page has been written; it stays valid when it is to be
+           judged again (`digest.stands`).
+PREVENTS   a finding whose history is gone; a run that is unknown in its run.json and valid in an index.
+PROVED BY  tests/chaos/test_report_record.py::test_only_valid_runs_are_pruned,
+           tests/chaos/test_report_pruned.py::test_a_run_that_was_pruned_keeps_its_verdict_when_it_is_judged_again
 """
 
 import shutil

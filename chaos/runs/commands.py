@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXIT_UNKNOWN: Final = 2
 PAGES: Final = "fencepost.chaos.report.page"
+DIGESTS: Final = "fencepost.chaos.report.digest"
 MORE_COMMANDS: Final = "fencepost.chaos.report.commands"
 
 
@@ -187,12 +188,22 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _judged(path: Path) -> int:
     """Whatever is wrong with one folder, the others are judged."""
-    from .folder import EXIT_CODES, NoRun, RunFolder
+    from .folder import EXIT_CODES, VALID, NoRun, RunFolder
     from .judging import judge
 
     try:
+        if _was_pruned(path):
+            _say(f"VALID, as {path} was found to be before it was pruned: nothing is left to judge")
+            return EXIT_CODES[VALID]
         return EXIT_CODES[judge(RunFolder(path), _say)["verdict"]]
     except NoRun as none:
         return _refuse(none)
     except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
         return _refuse(f"{path} could not be judged: {type(unforeseen).__name__} {unforeseen}")
+
+
+def _was_pruned(path: Path) -> bool:
+    """A valid run, whose history was counted and is gone on purpose; where that part is installed."""
+    with suppress(ModuleNotFoundError):
+        return importlib.import_module(DIGESTS).stands(path) is not None
+    return False
