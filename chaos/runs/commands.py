@@ -28,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_parser = actions.add_parser("run", help="start brokers and clients, break them, judge")
     _configure_run(run_parser)
     check_parser = actions.add_parser("check", help="judge runs again, from what they left")
-    check_parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    check_parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="of one run each; files are passed by"
+    )
     check_parser.set_defaults(act=_check)
     with suppress(ModuleNotFoundError):
         importlib.import_module(MORE_COMMANDS).add_commands(actions)
@@ -178,12 +180,25 @@ def _write_page(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    """What is a file is passed by: `chaos-runs/*` names an index and the lines of campaigns, too."""
+    folders = [path for path in arguments.folders if not _is_file(path)]
+    if not folders:
+        asked = ", ".join(map(str, arguments.folders))
+        return _refuse(
+            f"no run in {asked}: a run is a folder with a run.json in it; name such folders"
+        )
     worst = 0
-    for path in arguments.folders:
+    for path in folders:
         _say(f"{path}:")
         code = _judged(path)
         worst = 1 if 1 in (worst, code) else max(worst, code)
     return worst
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError):  # of a place that may not be looked into: whoever judges it says so
+        return path.is_file()
+    return False
 
 
 def _judged(path: Path) -> int:

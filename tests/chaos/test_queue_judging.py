@@ -11,6 +11,7 @@ from fencepost.chaos.runs.commands import _check
 from fencepost.chaos.runs.folder import ANOMALIES, HISTORY, RunFolder
 from fencepost.chaos.runs.folder import SEEN as SEEN_BY_THE_HARNESS
 from fencepost.chaos.runs.judging import judge
+from fencepost.node.main import main
 
 SENT = Txn("send", "ok", "a", 1, sends=[Sent("t0-0", 8, 0)], began_s=1.0, ended_s=1.5)
 SEEN = Txn("read", "ok", FINAL, polls=[Polled("t0-0", 0, 8, 1)], began_s=9.0, ended_s=9.5)
@@ -145,6 +146,20 @@ def test_of_several_runs_the_worst_counts(tmp_path, verdicts, code, capsys) -> N
     arguments = Arguments()
     arguments.folders = folders
     assert _check(arguments) == code, capsys.readouterr().out
+
+
+def test_what_is_no_folder_is_passed_by_unless_there_is_nothing_else(tmp_path, capsys) -> None:
+    """`fencepost chaos check chaos-runs/*` ended as unknown as soon as an index lay beside the runs."""
+    run_of(tmp_path / "run", SENT, SEEN)
+    for name in ("index.html", "campaigns.jsonl"):
+        (tmp_path / name).write_text("x")
+    everything = sorted(map(str, tmp_path.iterdir()))
+    assert main(["chaos", "check", *everything]) == 0
+    assert "index.html" not in "".join(capsys.readouterr())
+    assert main(["chaos", "check", str(tmp_path / "index.html")]) == 2
+    assert f"no run in {tmp_path / 'index.html'}: a run is a folder" in capsys.readouterr().err
+    assert main(["chaos", "check", *everything, str(tmp_path / "nothing")]) == 2
+    assert "nothing holds no run: there is no run.json in it" in capsys.readouterr().err
 
 
 # -- what the history does not tell ----------------------------------------------------------------
