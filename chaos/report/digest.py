@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..checkers.availability import NOT_SERVED
 from ..runs.asked import ASKED
+from .counted import counted
 from .measured import Measured
 from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN, VALID, read_run
 from .verdict import Judgement
@@ -93,7 +94,7 @@ def of(found: Measured, judgement: Judgement, signs: dict[str, int]) -> Digest:
         headline=judgement.headline,
         why=run.why,
         seconds=round(found.end_s, 1),
-        operations=dict(found.operations),
+        operations=counted(found).operations,
         acknowledged=found.acknowledged,
         a_second=found.a_second,
         latency_ms={"p50": found.latency_ms(0.5), "p99": found.latency_ms(0.99)},

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..checkers.availability import NOT_SERVED
 from . import words
+from .counted import Counted, beside_words, counted
 from .digest import MOST, RECOVERIES_MIN
 from .markup import definitions, details, table, text
 from .measured import AFTER_S, GAP_S, Anomaly, Fault, Measured
@@ -27,7 +28,7 @@ WORD_MAX = 120
 
 def tiles(found: Measured) -> str:
     run = found.run
-    kinds = found.operations
+    figures = counted(found)
     gap = found.longest_gap_s
     recovery, recovery_note, never = _recovery(found)
     ran = words.seconds(found.end_s)
@@ -37,11 +38,11 @@ def tiles(found: Measured) -> str:
         ("Ran for", ran, asked, ""),
         (
             "Operations",
-            words.count(found.total),
-            f"{words.count(kinds['ok'])} ok, {words.count(kinds['fail'])} failed, {words.count(kinds['info'])} unknown",
+            words.count(figures.total),
+            _operations_words(figures),
             "",
         ),
-        ("Records acknowledged", words.count(found.acknowledged), _read_words(found), ""),
+        ("Records acknowledged", words.count(figures.records), _read_words(figures), ""),
         ("Acknowledged a second", words.rate(found.a_second), "faults and gaps included", ""),
         (
             "Faults",
@@ -86,9 +87,17 @@ def _recovery(found: Measured) -> tuple[float | None, str, bool]:
     return known.get("p50"), f"p99 {p99}, max {most}{more}", bool(never)
 
 
-def _read_words(found: Measured) -> str:
-    at_end = f", {words.count(found.read_at_end)} at the end" if found.read_at_end else ""
-    return f"{words.count(found.read)} read meanwhile{at_end}"
+def _operations_words(figures: Counted) -> str:
+    kinds = {kind: words.count(count) for kind, count in figures.operations.items()}
+    beside = f"; {more}" if (more := beside_words(figures)) else ""
+    return f"{kinds['ok']} ok, {kinds['fail']} failed, {kinds['info']} unknown{beside}"
+
+
+def _read_words(figures: Counted) -> str:
+    in_vain = words.count(figures.read_in_vain)
+    of_them = f" ({in_vain} in what failed or is unknown)" if figures.read_in_vain else ""
+    at_end = f", {words.count(figures.read_at_end)} at the end" if figures.read_at_end else ""
+    return f"{words.count(figures.read)} read meanwhile{of_them}{at_end}"
 
 
 # -- anomalies -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..checkers import exactly_once, history, settings, told, txn_history, txn_verdict, verdict
+from ..checkers.availability import NOT_SERVED
 from ..checkers.away import STRUCK
 from ..checkers.busy import Machine
 from ..checkers.final_positions import FinalPositions
@@ -157,6 +158,7 @@ def _transactions(file: Path) -> Judged:
     for op in found:
         positions.see(op)
     judged = _of_loop(txn_verdict.judge(found), positions.untold)
+    judged.counts["records"] = sum(len(op.sends) for op in found if op.type == "ok")
     judged.counts |= counted(TRANSACTIONS_LOOP, found)
     return judged
 
@@ -273,5 +275,18 @@ def _tell(
         if each.rule not in ALLOWED and shown[each.rule] <= SAID_PER_NAME:
             say(f"{each} (lines {list(each.operations)})")
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
-    say(f"{counts}\nrecovery {summary['recovery_ms']}")
+    say(f"{counts}\n{_recovered(summary['recovery_ms'])}")
     say(f"{summary['verdict'].upper()}: {summary['why']}")
+
+
+def _recovered(times_ms: object) -> str:
+    """What is in run.json, as a sentence."""
+    found = times_ms if isinstance(times_ms, dict) else {}
+    known = {name: each for name, each in found.items() if isinstance(each, int | float)}
+    never = known.pop(NOT_SERVED, 0)
+    times = ", ".join(f"{name} {each / 1000:,.2f} s" for name, each in known.items())
+    parts = [f"{times} from a fault until all were served again"] if times else []
+    if never:
+        faults = "fault" if never == 1 else "faults"
+        parts.append(f"after {never:,} {faults} somebody was never served again")
+    return f"recovery: {'; '.join(parts) or 'there is no fault of which it was measured'}"
