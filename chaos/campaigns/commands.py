@@ -91,9 +91,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_jobs(planted_parser)
     planted_parser.set_defaults(act=_planted)
 
-    actions.add_parser("campaigns", help="name the campaigns and their faults").set_defaults(
-        act=_campaigns
-    )
+    actions.add_parser(
+        "campaigns", help="name the campaigns, their faults and workloads"
+    ).set_defaults(act=_campaigns)
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -323,6 +323,8 @@ def _campaigns(_arguments: argparse.Namespace) -> int:
 
     for campaign in CAMPAIGNS.values():
         print(f"{campaign.name}: {campaign.about}\n  faults: {', '.join(campaign.faults)}")
+        if campaign.workloads:
+            print(f"  workloads: {', '.join(campaign.workloads)}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """What a command line says of plans. The other way, from a plan to its command, is `Plan.command`."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -12,6 +12,10 @@ NONE: Final = "none"
 LIGHT_S, LIGHT_SEEDS = 60.0, 2
 # In the order in which they are run; the first needs the least to be understood.
 CAMPAIGN_NAMES: Final = ("one-node", "quorum", "cluster", "transactions", "added")
+# How many nodes a plan may ask for: what campaigns are made for, and one alone. Two are no quorum, and of 99 no seed ends. The
+# other campaigns have their own: one node, and voters that the seed draws.
+NODES: Final = (1, 3, 4, 5)
+HAVE_NODES: Final = ("cluster", "transactions", "added")
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +33,20 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--seconds", type=_seconds, default=0.0, help="virtual seconds of faults")
     add("--until", type=_seconds, default=0.0, metavar="12.5s", help="no fault from then on")
-    add("--nodes", type=int, default=0, help="how many; the seed says when not")
+    add(
+        "--nodes",
+        type=_nodes,
+        default=0,
+        metavar="N",
+        help=f"of {_listed(HAVE_NODES)}: {_listed(NODES)}; the seed says when not",
+    )
     add("--at-once", type=int, default=0, help="faults at one time (3)")
     add(
-        "--workloads", type=_words, default=(), metavar="A,B", help="of transactions: which clients"
+        "--workloads",
+        type=_words,
+        default=(),
+        metavar="A,B",
+        help="only these clients, of cluster or transactions; `fencepost sim campaigns` names them",
     )
     add("--protocol", default="", choices=("", "old", "new"), help="of transactions' clients")
     add("--config", action="append", default=[], metavar="NAME=VALUE", help="of every node")
@@ -112,6 +126,19 @@ def seeds(text: str) -> range:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
+
+
+def _listed(words: Sequence[object]) -> str:
+    *most, last = map(str, words)
+    return f"{', '.join(most)} or {last}"
+
+
+def _nodes(text: str) -> int:
+    if not text.isdecimal() or int(text) not in NODES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of nodes: say {_listed(NODES)}, or leave it to the seed"
+        )
+    return int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

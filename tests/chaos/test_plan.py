@@ -85,11 +85,34 @@ def test_what_a_campaign_does_not_know_is_named_with_what_it_does() -> None:
         ("--seconds", "-1", "is no time"),
         ("--until", "infs", "is no time"),
         ("--until", "soon", "is no time: say 12.5s"),
+        ("--nodes", "99", "'99' is no number of nodes: say 1, 3, 4 or 5"),
+        ("--nodes", "2", "'2' is no number of nodes: say 1, 3, 4 or 5"),
+        ("--nodes", "-1", "is no number of nodes"),
     ],
 )
 def test_a_number_that_can_not_be_is_refused_with_what_is_allowed(
     option: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         main(["sim", "run", f"{option}={value}"])
+    assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_help_tells_limits_and_which_campaigns_an_option_is_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It said of workloads that they are the transactions' alone, and of nodes no limit."""
+    with pytest.raises(SystemExit):
+        main(["sim", "run", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of cluster, transactions or added: 1, 3, 4 or 5; the seed says when not" in said
+    assert "only these clients, of cluster or transactions;" in said
+    assert {name for name, each in CAMPAIGNS.items() if each.workloads} == {
+        "cluster",
+        "transactions",
+    }
+    main(["sim", "campaigns"])
+    said = capsys.readouterr().out
+    for each in CAMPAIGNS.values():
+        assert not each.workloads or f"  workloads: {', '.join(each.workloads)}\n" in said
