@@ -281,7 +281,7 @@ def _shrink(
 
 def _show(arguments: argparse.Namespace) -> int:
     from .campaign import run_plan
-    from .show import Wanted, shown
+    from .show import Wanted, shown, strangers
 
     if len(arguments.seeds) > 1 or arguments.campaign == "all":
         return _refuse("one seed of one campaign can be shown: name it with --seeds and --campaign")
@@ -291,8 +291,13 @@ def _show(arguments: argparse.Namespace) -> int:
     lines: list[str] = []
     outcome = run_plan(plan, lines.append)
     who = tuple(word for word in arguments.who.split(",") if word)
+    if unknown := strangers(lines, who):
+        return _refuse(unknown)
     wanted = Wanted(arguments.all, who, arguments.from_s, arguments.to_s)
-    for line in shown(lines, wanted):
+    events = list(shown(lines, wanted))
+    for line in events or [
+        "nothing is shown: disks, network and Raft are with --all, other times with --from and --to"
+    ]:
         print(line)
     print(f"\nfaults: {', '.join(map(str, outcome.struck)) or 'none'}")
     print(f"clients: {', '.join(name for group in outcome.clients for name in group)}")

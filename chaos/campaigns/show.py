@@ -1,7 +1,7 @@
 """A trace for a person: when, who, what happened. Small events (disk, network, Raft) only when they are asked for."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,16 @@ class Wanted:
     who: tuple[str, ...] = ()
     from_s: float = 0.0
     to_s: float = float("inf")
+
+
+def strangers(lines: Iterable[str], who: Sequence[str]) -> str:
+    """A sentence when one of these has no event in a trace, with all who have; empty when all have."""
+    known = sorted({found["who"] for line in lines if (found := _LINE.match(line))})
+    if unknown := [name for name in who if name not in known]:
+        return (
+            f"--who {unknown[0]!r}: nobody has that name in this run; there are: {', '.join(known)}"
+        )
+    return ""
 
 
 def shown(lines: Iterable[str], wanted: Wanted) -> Iterator[str]:

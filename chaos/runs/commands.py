@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from .plan_words import FAULTS_BY_DEFAULT, TARGETS, WORKLOADS
@@ -116,15 +117,33 @@ def _run(arguments: argparse.Namespace) -> int:
         return _refuse(plan)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     folder = RunFolder(arguments.out or where_by_default(plan.name, plan.seed, now))
-    _say(f"{plan.command}\nthe run is in {folder.path}")
     try:
-        summary = Run(plan, folder, _say).go()
+        run = Run(plan, folder, _say)
+        if refused := _why_no_folder(folder.path):
+            return _refuse(refused)
+        _say(f"{plan.command}\nthe run is in {folder.path}")
+        summary = run.go()
     except (CannotDo, DidNotStart, NoRun) as refused:
         return _refuse(refused)
     except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
         return _refuse(f"nothing is known of this run: {type(unforeseen).__name__}: {unforeseen}")
     _write_page(folder.path, _say)
     return EXIT_CODES[summary["verdict"]]
+
+
+def _why_no_folder(path: Path) -> str:
+    """Why no run can be kept there; empty when one can, and then the folder is there."""
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            return f"{path} is not empty: name a folder that is not there yet with --out"
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            return ""
+    except OSError as error:
+        return (
+            f"{path} can't hold a run: {error.strerror}; name a folder that is not there yet, in one that"
+            " you may write in, with --out"
+        )
 
 
 def _plan(arguments: argparse.Namespace) -> "Plan | str":

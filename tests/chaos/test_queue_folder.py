@@ -1,12 +1,16 @@
 """The folder of a run, from its first moment on."""
 
+import errno
 import json
 
 import pytest
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
+from fencepost.chaos.runs import commands
 from fencepost.chaos.runs.folder import FAULTS, FIGURES, HISTORY, NoRun, RunFolder
 from fencepost.chaos.runs.judging import judge
+from fencepost.chaos.runs.run import Run
+from fencepost.node.main import main
 from spoilt_history import forget_figures
 
 SUMMARY = {
@@ -116,3 +120,32 @@ def test_a_torn_line_of_faults_is_left_out(tmp_path) -> None:
     folder.create(SUMMARY)
     (tmp_path / "run" / FAULTS).write_text(json.dumps({"id": "1"}) + '\n{"id": ')
     assert folder.lines(FAULTS) == [{"id": "1"}]
+
+
+def test_a_folder_that_can_hold_no_run_is_refused_before_anything_is_said_of_it(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    """It was named as the place where the run is, and then "nothing is known of this run" was said, with an error of Python's."""
+    monkeypatch.setattr(Run, "go", lambda _: pytest.fail("it began"))
+    (tmp_path / "letter").touch()
+    for where, why in (
+        (tmp_path, f"{tmp_path} is not empty: name a folder that is not there yet with --out"),
+        (tmp_path / "letter", "can't hold a run: File exists; name a folder"),
+        (tmp_path / "letter" / "run", "can't hold a run: Not a directory; name a folder"),
+    ):
+        assert main(["chaos", "run", "--faults", "none", "--out", str(where)]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith(f"fencepost: {where} ") and why in told.err
+
+
+def test_a_folder_that_nobody_may_write_in_is_refused_in_a_sentence(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    def refuses(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Run, "go", lambda _: pytest.fail("it began"))
+    monkeypatch.setattr(commands, "TemporaryFile", refuses)
+    assert main(["chaos", "run", "--faults", "none", "--out", str(tmp_path / "run")]) == 2
+    assert "run can't hold a run: Permission denied; name a folder" in capsys.readouterr().err
