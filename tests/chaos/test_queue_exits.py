@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -19,7 +20,7 @@ from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.run import Run
 from fencepost.node.main import main
 
-NOWHERE = SimpleNamespace(name="processes", nodes=(1, 2, 3), can=frozenset({"kill"}))
+NOWHERE = SimpleNamespace(name="processes", nodes=(1, 2, 3), can=frozenset({"kill"}), foreign=None)
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ class Entered:
     """A system of which nothing is asked."""
 
     name, nodes, can, bootstrap = "processes", (1, 2, 3), frozenset({"kill"}), "127.0.0.1:1"
+    foreign: ClassVar[dict[str, str]] = {}
 
     def __enter__(self) -> None:
         pass
