@@ -20,7 +20,7 @@ from fencepost.chaos.runs.plan import Plan
 from fencepost.chaos.runs.run import Run
 from fencepost.node.main import main
 
-NOWHERE = SimpleNamespace(name="processes", nodes=(1, 2, 3), can=frozenset({"kill"}), foreign=None)
+NOWHERE = SimpleNamespace(name="processes", nodes=(1, 2, 3), can=frozenset({"kill"}), foreign={})
 
 
 @pytest.fixture
