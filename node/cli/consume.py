@@ -1,11 +1,18 @@
-"""`fencepost consume`: records to standard output, from a place, for a group, or up to where the topic ends now."""
+"""`fencepost consume`: records to standard output, from a place, for a group, or up to where the topic ends now.
+
+INVARIANT  a group's position is never beyond a record that standard output has not taken.
+PREVENTS   a full disk, or a reader that goes away (`| head`), behind which the group has read what nobody has.
+PROVED BY  tests/node/test_cli.py::test_a_groups_position_is_not_beyond_what_was_written
+"""
 
 import argparse
+import contextlib
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from ..few import few
@@ -39,6 +46,7 @@ from .leaderless import Stall
 from .output import Progress
 from .printable import json_text, quoted
 
+FLUSH_S = 1.0  # while records come without end
 _PLACES = {"start": confluent_kafka.OFFSET_BEGINNING, "end": confluent_kafka.OFFSET_END}
 
 
@@ -76,6 +84,7 @@ def _consume(arguments: argparse.Namespace) -> int:
         | {
             "group.id": arguments.group or "fencepost-cli",
             "enable.auto.commit": arguments.group is not None,
+            "enable.auto.offset.store": False,
             # Also of an offset: what is deleted while it is read is passed over, and not all the rest.
             "auto.offset.reset": "latest" if arguments.start == "end" else "earliest",
             "isolation.level": f"read_{arguments.isolation}",
@@ -85,14 +94,54 @@ def _consume(arguments: argparse.Namespace) -> int:
             "allow.auto.create.topics": False,
         }
     )
+    written = _Written(consumer, arguments)
     try:
         if arguments.group is None:
             consumer.assign(_assignment(arguments, admin, topic.partitions))
         else:
-            consumer.subscribe([arguments.topic])
-        return _print_records(arguments, consumer, outage, Stall(arguments, admin, "read"))
+            consumer.subscribe([arguments.topic], on_revoke=written.before_others_read_on)
+        return _print_records(arguments, written, outage, Stall(arguments, admin, "read"))
     finally:
         consumer.close()
+
+
+class _Written:
+    """Standard output, and with it the group's position."""
+
+    def __init__(self, consumer: Any, arguments: argparse.Namespace) -> None:
+        self.consumer = consumer
+        self.seen = 0
+        self._arguments = arguments
+        self._out = sys.stdout.buffer
+        self._ends: dict[int, int] = {}  # behind what was written and is not stored yet
+        self._takes = True  # until it has failed
+        self._flushed_s = time.monotonic()
+
+    def add(self, message: Any) -> None:
+        self._takes = False
+        self._out.write(_line(self._arguments, message))
+        self._takes = True
+        self.seen += 1
+        self._ends[message.partition()] = message.offset() + 1
+        if time.monotonic() - self._flushed_s > FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        self._takes = False
+        self._out.flush()
+        self._takes = True
+        self._flushed_s = time.monotonic()
+        if self._arguments.group is not None:
+            for partition, end in self._ends.items():
+                with contextlib.suppress(KafkaException):  # it is another member's by now
+                    place = TopicPartition(self._arguments.topic, partition, end)
+                    self.consumer.store_offsets(offsets=[place])
+        self._ends.clear()
+
+    def before_others_read_on(self, *_: object) -> None:
+        """What the group is about to take away, also when this member leaves."""
+        if self._takes:
+            self.flush()
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -154,22 +203,21 @@ def _within(arguments: argparse.Namespace, admin: Any, partitions: list[int]) ->
 
 
 def _print_records(
-    arguments: argparse.Namespace, consumer: Any, outage: Outage, stall: Stall
+    arguments: argparse.Namespace, written: _Written, outage: Outage, stall: Stall
 ) -> int:
     """Until the count, the end, Ctrl-C, or a partition that nobody leads; then says how many there were."""
     progress = Progress(f"consuming {arguments.topic}")
     at_end: set[int] = set()
     start = int(arguments.start) if is_number(arguments.start) else None
     ends: dict[int, int] = {}  # of those that end before that
-    seen = 0
     code = EXIT_OK
-    out = sys.stdout.buffer
+    consumer = written.consumer
     on_terminal = sys.stdout.isatty()
     try:
-        while arguments.count is None or seen < arguments.count:
+        while arguments.count is None or written.seen < arguments.count:
             message = consumer.poll(1.0)
             if message is None:
-                out.flush()
+                written.flush()
                 if _is_stuck(consumer, at_end, stall) and not arguments.follow:
                     code = EXIT_FAILED
                     break
@@ -179,9 +227,9 @@ def _print_records(
             error = message.error()
             if error is None:
                 at_end.discard(message.partition())
-                out.write(_line(arguments, message))
-                seen += 1
+                written.add(message)
                 if not on_terminal:
+                    seen = written.seen
                     progress.at(seen, seen / arguments.count if arguments.count else None)
                 continue
             if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
@@ -189,7 +237,7 @@ def _print_records(
             at_end.add(message.partition())
             if start is not None and message.offset() < start:
                 ends[message.partition()] = message.offset()
-            out.flush()
+            written.flush()
             if len(at_end) >= len(consumer.assignment()):
                 _say_where_it_ends(arguments, ends)
                 if not arguments.follow:
@@ -197,9 +245,9 @@ def _print_records(
     except KeyboardInterrupt:
         ends_so = arguments.follow and arguments.count is None  # it has no other end
         code = EXIT_OK if ends_so else EXIT_INTERRUPTED
-    out.flush()
+    written.flush()
     progress.end()
-    print(records(seen), file=sys.stderr)
+    print(records(written.seen), file=sys.stderr)
     return code
 
 

@@ -371,6 +371,20 @@ def test_an_output_that_takes_no_more_is_one_sentence(
 
 
 @pytest.mark.slow
+def test_a_groups_position_is_not_beyond_what_was_written(
+    node: Node, run: Run, topic: str, tmp_path: Path
+) -> None:
+    """It had read to the end of a topic of which a full disk had taken nothing."""
+    group = f"cut-short-{topic}"
+    file = lines(tmp_path, *(str(number) for number in range(20_000)))
+    assert run("produce", topic, "--file", file, "--partition", "0").code == 0
+    words = [FENCEPOST, "consume", topic, "--group", group, "--bootstrap", node.bootstrap]
+    with Path("/dev/full").open("w") as full:
+        subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run("consume", topic, "--group", group).out == Path(file).read_text()
+
+
+@pytest.mark.slow
 def test_minus_one_is_the_clusters_own_number_as_in_kafka(run: Run) -> None:
     words = ("--partitions", "-1", "--replication-factor", "-1")
     assert run("topic", "create", "of-the-cluster", *words).out == "of-the-cluster created\n"
