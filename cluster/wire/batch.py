@@ -4,6 +4,7 @@ INVARIANT  a batch that is let in has the size, CRC and record count it claims, 
            (base offset, leader epoch) lies before the bytes that the CRC covers.
 PREVENTS   a batch whose counts lie shifting every offset behind it, or a reader of the log choking on it.
 PROVED BY  tests/cluster/wire/test_wire_batch.py::test_a_batch_with_any_bit_flipped_behind_its_epoch_is_refused
+           tests/cluster/wire/test_wire_produced.py::test_a_produced_batch_with_its_last_bit_flipped_is_refused_whoever_packed_it
 
 Layout (KIP-98): base offset 8, batch length 4, leader epoch 4, magic 1, CRC-32C 4 (of all that follows),
 attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer epoch 2,

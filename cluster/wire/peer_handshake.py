@@ -3,6 +3,7 @@
 INVARIANT  nothing that a connection carries is acted on before its other end has proved that it knows the secret.
 PREVENTS   a stranger, or a node of another cluster, posing as a replica or a voter.
 PROVED BY  tests/cluster/wire/test_peer_handshake.py::test_a_proof_is_of_no_use_anywhere_else
+           tests/cluster/wire/test_peer_handshake.py::test_a_dialer_believes_nothing_of_an_acceptor_before_its_proof
 
     dialer                                       acceptor
     hello: ids, incarnation, cluster, nonce, life  ->

@@ -6,6 +6,7 @@ INVARIANT  the newest record of every key stays, with its offset; no record of a
 PREVENTS   a key that reads as it never was, an aborted write that comes back, a producer that is forgotten because
            its records were superseded.
 PROVED BY  tests/replication/log/test_compaction.py::test_compaction_keeps_the_last_value_of_every_key
+           tests/replication/log/test_compaction_transactions.py::test_a_marker_stays_while_its_transaction_has_records_and_goes_in_time_without
 
 The rules are Kafka's (Cleaner.cleanInto, CleanedTransactionMetadata, MemoryRecords.filterTo). Tombstones, and markers of
 transactions without records, get a delete horizon when they are met first (KIP-534: it stands in the batch's base

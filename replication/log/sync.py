@@ -5,6 +5,7 @@ INVARIANT  `recovery_point` moves only when the bytes below it, and the names of
 PREVENTS   an acknowledged batch that a power cut takes back; believing a second fsync after a failed one, which
            succeeds without having written anything (fsyncgate).
 PROVED BY  tests/replication/log/test_durability.py::test_no_append_is_believed_after_a_failed_sync
+           tests/replication/log/test_durability.py::test_a_sync_that_fails_fails_every_log_that_waited_for_it
 
 Where no file can be opened (`NO_DESCRIPTOR_ERRNOS`) nothing was synced, and nothing has failed: it is to be done again.
 """

@@ -24,13 +24,20 @@ def test_a_commit_needs_a_majority_that_has_synced_it(one: Peers) -> None:
 
 
 def test_an_answer_of_an_earlier_term_counts_nothing(one: Peers) -> None:
-    """pysyncobj's `next_node_idx` has no term."""
+    """pysyncobj's `next_node_idx` has no term. What node 3 had at 3 was of term 1, and has gone since."""
     one.lead()
+    one.add()
     one.append(2, (1, 0), 2)  # deposed
     one.lead()
-    one.held(3, 3, term=1)
+    assert (one.raft.term, one.raft.last.idx) == (3, 3)
+    before = one.raft.lease_end()
+    one.held(3, 4, term=1)
+    one.hear(3, 2, "alive", stamp=one.world.loop.time())
     one.tick()
-    assert one.raft.commit_index == 1
+    assert (one.raft.commit_index, one.raft.lease_end()) == (1, before)
+    one.held(3, 4)
+    one.tick()
+    assert one.raft.commit_index == 3
 
 
 def test_a_lead_ends_with_the_clock_when_no_majority_has_answered_lately(one: Peers) -> None:

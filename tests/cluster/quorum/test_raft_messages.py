@@ -176,6 +176,21 @@ def test_a_vote_of_who_is_no_voter_counts_nothing(one: Peers) -> None:
     assert not one.raft.leads
 
 
+def test_a_vote_that_was_given_in_an_earlier_term_makes_no_leader_of_a_later_one(
+    one: Peers,
+) -> None:
+    """Node 1 stands in term 1, hears nothing, and stands in term 2, for which node 2 may have voted for another."""
+    with in_world(one.env):
+        for _ in range(2):
+            one.raft.elect_at_once()
+            one.raft.doTick()
+    assert one.raft.term == 2
+    assert one.hear(2, 1, "response_vote", term=1, fresh=False) == []
+    assert not one.raft.leads
+    one.hear(2, 2, "response_vote", term=2, fresh=False)
+    assert one.raft.leads
+
+
 def test_one_vote_a_term_and_it_is_on_the_disk_before_it_leaves(one: Peers) -> None:
     assert asks(one, 2, 1) == [(2, "response_vote")]
     stored = VoteFile(one.env, "/data/q/vote")

@@ -1,6 +1,7 @@
 """The greetings: what a proof is good for, and what is made of any other bytes."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,25 +9,29 @@ from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import FrameRefused, Outcome, Trouble
 from fencepost.cluster.base.ids import NODE_ID_END, BrokerId
 from fencepost.cluster.wire import peer_handshake
-from fencepost.cluster.wire.peer_frames import pack_frame
+from fencepost.cluster.wire.peer_frames import pack_frame, unpack_frame
 from fencepost.cluster.wire.peer_handshake import (
     CONTROL,
     GREETING_MAX,
     Challenge,
+    FolderOfBefore,
     Hello,
     Identity,
     PeerName,
+    PeerRefused,
     challenge_guest,
     greet,
     read_challenge,
     read_hello,
     read_proof,
 )
+from fencepost.cluster.wire.peer_lives import Life
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SECRET = b"the secret"
 DIALER, ACCEPTOR = BrokerId(1), BrokerId(2)
+LIFE = Life(b"L" * 16, 1, (7,))
 values = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.binary(max_size=40)
 numbers = st.integers(0, 2**63 - 1)
 nonces = st.binary(min_size=32, max_size=32)
@@ -199,6 +204,75 @@ def test_whatever_a_stranger_says_it_is_never_let_in(said: list[Any]) -> None:
 
     with World(1) as world:
         world.run(meet(world))
+
+
+class Poser(Script):
+    """At the right address, and with the right ids: no secret is needed for that. Then it says a proof of its own."""
+
+    def __init__(self, prove: Callable[[Hello, Challenge, bytes], bytes], seen: int) -> None:
+        self.challenge = challenge(life=LIFE, seen=seen)
+        super().__init__(framed(self.challenge.header()))
+        self.prove = prove
+        self.hello = hello()
+
+    def write(self, chunks: Any) -> None:
+        heard, _ = unpack_frame(memoryview(b"".join(chunks))[4:])
+        assert heard is not None
+        if heard["fencepost"] == "hello":
+            self.hello = read_hello(heard)
+        else:
+            welcome = self.prove(self.hello, self.challenge, read_proof(heard))
+            self.said.append(framed({"fencepost": "proof", "proof": welcome}))
+
+
+def framed(header: dict[str, Any]) -> bytes:
+    return b"".join(pack_frame(header))[4:]  # type: ignore[arg-type]
+
+
+WRONG_PROOFS: dict[str, Callable[[Hello, Challenge, bytes], bytes]] = {
+    "nothing": lambda _first, _second, _theirs: bytes(32),
+    "our own, sent back": lambda _first, _second, theirs: theirs,
+    "of another secret": lambda first, second, _: proof(
+        peer_handshake._ACCEPTOR, first, second, secret=b"another"
+    ),
+    "of another meeting": lambda first, _second, _: proof(
+        peer_handshake._ACCEPTOR, first, challenge()
+    ),
+}
+
+
+def greeted(poser: Any) -> tuple[PeerName | PeerRefused, Identity]:
+    """What comes of greeting it, and what is known then."""
+
+    async def meet(world: World) -> tuple[PeerName | PeerRefused, Identity]:
+        me = Identity(env=world.node("n"), node_id=DIALER, incarnation=11, secret=SECRET)
+        try:
+            return await greet(poser, me, "c", ACCEPTOR, CONTROL), me
+        except PeerRefused as refused:
+            return refused, me
+
+    with World(1) as world:
+        return world.run(meet(world))
+
+
+@pytest.mark.parametrize("seen", [0, 3])
+@pytest.mark.parametrize("which", WRONG_PROOFS)
+def test_a_dialer_believes_nothing_of_an_acceptor_before_its_proof(which: str, seen: int) -> None:
+    """Neither who it is, nor its life, nor that it has seen a later one of ours: a node ends itself for that."""
+    came, me = greeted(Poser(WRONG_PROOFS[which], seen))
+    assert type(came) is PeerRefused
+    assert "node 2 does not know this cluster's peer.secret" in str(came)
+    assert me.lives.seen == {}
+
+
+def test_a_dialer_believes_all_of_an_acceptor_with_its_proof() -> None:
+    def right(first: Hello, second: Challenge, _theirs: bytes) -> bytes:
+        return proof(peer_handshake._ACCEPTOR, first, second)
+
+    came, me = greeted(Poser(right, 0))
+    assert isinstance(came, PeerName)
+    assert (came.node_id, came.life, len(me.lives.seen)) == (ACCEPTOR, LIFE, 1)
+    assert isinstance(greeted(Poser(right, 3))[0], FolderOfBefore)
 
 
 def test_a_relayed_greeting_for_another_node_is_refused_and_a_repeated_proof_too() -> None:

@@ -200,6 +200,17 @@ def test_where_kafka_forgives_or_stumbles_the_batch_is_refused_by_name(
 
 
 @pytest.mark.parametrize("codec", range(5))
+def test_a_produced_batch_with_its_last_bit_flipped_is_refused_whoever_packed_it(
+    codec: int,
+) -> None:
+    """What is packed is not unpacked here: its CRC is all that tells, until somebody reads it from the log."""
+    batch = three(compression=codec)
+    assert verdict(batch)[0] is E.none
+    batch[-1] ^= 1
+    assert verdict(batch)[0] is E.corrupt_message
+
+
+@pytest.mark.parametrize("codec", range(5))
 def test_a_compacted_topic_names_each_record_without_a_key(codec: int) -> None:
     some = [Record(i, NOW, None if i in (1, 3) else b"k", b"v") for i in range(5)]
     batch = build_batch(some, compression=codec)

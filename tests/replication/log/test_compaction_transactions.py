@@ -10,7 +10,7 @@ from fencepost.replication.log.log import Log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import read_all, run
-from test_compaction import DAY_MS, START_MS, compacted, end_txn, put
+from test_compaction import DAY_MS, START_MS, compact, compacted, end_txn, put
 from written_helpers import seen
 
 PRODUCERS = 3
@@ -74,6 +74,38 @@ def check(log: Log, model: Model, share: float) -> None:
     }
     of_open = {offset for offsets in model.open.values() for offset in offsets}
     assert of_open <= there, "a record of an open transaction was cleaned away"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_a_marker_stays_while_its_transaction_has_records_and_goes_in_time_without(
+    commit: bool, shadowed: bool
+) -> None:
+    """Whoever copies records without their marker holds back every reader of committed ones, for good."""
+
+    async def scenario(world: World) -> None:
+        node = compacted(world, delete_retention_ms=0)
+        log = await node.start()
+        of_txn = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
+        put(log, ("first", "x"))
+        put(log, ("own", "x"), base_sequence=0, **of_txn)
+        end_txn(log, 1, commit=commit)
+        at = log.log_end_offset - 1
+        # Its producer goes on: of its last five batches none is of that transaction.
+        for number in range(5):
+            put(log, (f"other{number}", "x"), base_sequence=1 + number, **of_txn)
+        end_txn(log, 1, commit=True)
+        for number in range(6):
+            put(log, ("own" if shadowed else "third", str(number)))
+            await compact(node, START_MS + number)
+        markers = {
+            header.base_offset
+            for _, header in headers_of(read_all(log))
+            if header.is_control and header.record_count
+        }
+        assert (at in markers) is (commit and not shadowed)
+
+    run(scenario)
 
 
 @pytest.mark.slow

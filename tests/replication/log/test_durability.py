@@ -60,6 +60,28 @@ def test_one_sync_serves_many_logs_and_new_files_outlive_a_power_cut() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("what", "path"), [("sync", "*.log"), ("sync", "*metadata"), ("sync_folder", "*/many-1")]
+)
+def test_a_sync_that_fails_fails_every_log_that_waited_for_it(what: str, path: str) -> None:
+    """Whose file it was does not matter: a later sync of any of them would succeed without having written anything."""
+
+    async def scenario(world: World) -> None:
+        node = Node(world)
+        await node.start()
+        logs = [node.store.open(TopicPartition("many", at), TOPIC_ID, node.config) for at in (0, 1)]
+        for log in logs:
+            produce(log, 2)
+        world.disk("n1").faults.fail(what, path=path)
+        with pytest.raises(OSError, match="Input/output"):
+            await node.store.sync(logs)
+        assert [log.failed is not None for log in logs] == [True, True]
+        await node.store.sync(logs)
+        assert [log.recovery_point for log in logs] == [0, 0]
+
+    run(scenario)
+
+
 def test_a_truncation_during_a_sync_voids_it() -> None:
     async def scenario(world: World) -> None:
         node = Node(world)
