@@ -6,6 +6,7 @@ INVARIANT  a log that acknowledges what is not synced (flush.policy `os`, `inter
 PREVENTS   a replica that lost what it had acknowledged staying in an ISR, and being elected; and all of a cluster
            that lost its power waiting for the last node to come back, though each had synced everything.
 PROVED BY  tests/replication/log/test_doubts.py::test_what_lost_its_power_unsynced_is_doubted_until_the_cluster_was_told
+           tests/replication/log/test_doubts.py::test_a_log_that_lacks_something_is_doubted_on_though_its_settings_are_changed
 
 Under flush.policy=ack nothing counts that is not synced, neither for the high watermark nor for the ISR: a power cut
 takes nothing from such a log that anybody relies on, and it comes back like one whose process was killed.

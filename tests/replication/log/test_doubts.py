@@ -82,6 +82,31 @@ def test_a_policy_that_is_changed_to_os_is_on_the_disk_before_anything_is_acknow
     play(scenario, "ack")
 
 
+@pytest.mark.parametrize("opened_as", ["ack", "os"])
+def test_a_log_that_lacks_something_is_doubted_on_though_its_settings_are_changed(
+    opened_as: str,
+) -> None:
+    """To `os`, before the cluster was told. Then the process is killed, and the disk must not say that it was only unsynced."""
+
+    async def scenario(node: Node) -> None:
+        produce(node.log, 20)
+        node.config = settings(flush_policy=opened_as)
+        await node.restart("crash")
+        node.store.doubts.configured(PARTITION, settings(flush_policy="os"))
+        node.store.doubts.write_down()
+        await node.store.checkpoint()
+        await node.restart("kill")
+        assert node.store.doubts.lacking == [PARTITION]
+        node.store.doubts.configured(PARTITION, settings(flush_policy="os"))
+        node.store.doubts.told()
+        assert node.store.doubts.lacking == []
+        await node.store.checkpoint()
+        await node.restart("crash")
+        assert node.store.doubts.lacking == [PARTITION], "and by its new settings from then on"
+
+    play(scenario, "os")
+
+
 def test_a_policy_that_is_changed_to_ack_counts_from_the_next_start_on() -> None:
     async def scenario(node: Node) -> None:
         produce(node.log, 20)
