@@ -3,6 +3,8 @@
 INVARIANT  a broker is fenced only by a record of the metadata log that names its broker epoch.
 PREVENTS   a broker that has registered anew being taken out of service for the silence of its predecessor.
 PROVED BY  tests/cluster/controller/test_liveness.py::test_one_that_registered_anew_is_not_fenced_for_its_predecessor
+           tests/cluster/controller/test_fenced_by_epoch.py::test_one_whose_new_registration_is_on_its_way_is_not_fenced_for_the_old_one
+           tests/cluster/controller/test_fenced_by_epoch.py::test_the_heartbeats_of_an_earlier_registration_keep_nobody_alive
 
 Heartbeats stay off the log unless they change something. A session ends after `broker.session.timeout.ms` of
 silence, or at once when the peer door says that the process is dead: its machine refuses connections. One that is up

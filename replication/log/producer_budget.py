@@ -5,6 +5,7 @@ INVARIANT  whoever is forgotten was unseen for longer (to within TOUCH_MS) than 
 PREVENTS   a partition with few producers paying for one with a million: its next writer forgotten while it still
            writes, and its retry written twice.
 PROVED BY  tests/replication/log/test_producer_budget.py::test_whoever_still_writes_is_not_forgotten_for_others
+           tests/replication/log/test_producer_budget.py::test_the_forgotten_are_the_oldest_and_the_count_is_right
 """
 
 import heapq
