@@ -4,7 +4,8 @@ INVARIANT  of a partition, a leader epoch has one leader on all nodes and for ev
            state; neither goes back within the life of a node; a leader comes from the ISR or the ELR before it, unless nobody
            led and a person had given up by name what those have.
 PREVENTS   two nodes that both take writes for one partition, and a leader that lacks an acknowledged batch.
-PROVED BY  tests/chaos/test_cluster_checkers.py::test_two_leaders_of_one_epoch_are_an_anomaly
+PROVED BY  tests/chaos/test_cluster_checkers.py::test_two_leaders_of_one_epoch_are_an_anomaly,
+           tests/chaos/test_cluster_checkers.py::test_an_epoch_between_the_first_and_the_last_of_a_node_is_taken_back
 """
 
 from .history import Anomaly

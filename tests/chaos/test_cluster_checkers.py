@@ -78,6 +78,13 @@ def test_an_epoch_that_a_node_takes_back_is_an_anomaly() -> None:
     assert rules(Epochs(), image(1, (4, 7)), restarted) == [], "it replays its metadata log"
 
 
+def test_an_epoch_between_the_first_and_the_last_of_a_node_is_taken_back() -> None:
+    first, last, back = (image(1, (epoch, epoch)) for epoch in (1, 5, 3))
+    assert rules(Epochs(), first, last, back) == ["epoch-back"]
+    by_leader = image(1, (4, 6))
+    assert rules(Epochs(), first, last, by_leader) == ["epoch-back"], "of the leader's alone"
+
+
 def test_a_leader_from_outside_isr_and_elr_is_an_anomaly() -> None:
     shrunk = image(1, (4, 7), isr=(1,), elr=(2,))
     assert rules(Epochs(), shrunk, image(3, (5, 8), isr=(3,))) == ["unclean"]

@@ -52,6 +52,17 @@ def test_no_check_goes_on_after_a_commit() -> None:
     assert (late.is_new, late.half.state) == (False, HalfState.COMMITTED)
 
 
+def test_a_check_that_arrives_after_the_decision_changes_nothing() -> None:
+    """1. A checker is offered a check. 2. The producer commits. 3. The checker says that the check has reached it."""
+    scene, identity = half_sent()
+    attempt = checked(scene)
+    scene.ends(ID, identity, commit=True)
+    decided, batches = scene.half(ID), len(scene.log)
+    scene.pass_ms(1)
+    assert scene.polls("pay", "c", attempt) in scene.parked
+    assert (scene.half(ID), len(scene.log)) == (decided, batches)
+
+
 def test_what_was_committed_is_not_checked_by_a_coordinator_that_takes_over() -> None:
     """RocketMQ #1517: checked although already committed."""
     scene, identity = half_sent()

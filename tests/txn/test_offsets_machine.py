@@ -220,6 +220,17 @@ def test_offsets_are_deleted_and_so_are_those_that_a_transaction_would_bring() -
     assert scene.fetch("t", 0, 1) == {("t", 0): -1, ("t", 1): -1}
 
 
+def test_a_deletion_takes_away_what_every_open_transaction_would_bring() -> None:
+    scene = Scene()
+    for producer_id in (7, 8):
+        scene.commit_in_transaction(producer_id, ("t", 0, producer_id))
+    assert delete_offsets(scene, "t", 0) == [E.none]
+    assert scene.fetch("t", 0, stable=True) == {("t", 0): -1}
+    for producer_id in (7, 8):
+        scene.end_transaction(producer_id, commit=True)
+        assert scene.fetch("t", 0, stable=True) == {("t", 0): -1}
+
+
 SUBSCRIBED = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x04used"),)
 
 

@@ -126,6 +126,20 @@ def test_no_reply_leaves_before_what_it_rests_on_is_committed() -> None:
     assert run(scenario).machine.applied == [("a", 0, -1), ("b", 1, -1), ("c", 2, -1)]
 
 
+def test_a_read_waits_for_what_a_timer_has_written() -> None:
+    """Nobody waits for the timer's records, so nothing but the place in the log holds the reply back."""
+
+    async def scenario(s: Setting) -> None:
+        s.shard.tick(("session",))
+        reads = later(s.say(reply="read"))
+        await settle()
+        assert not reads.done()
+        s.log.commit()
+        assert await reads == "read"
+
+    assert run(scenario).machine.applied == [("tick", 0, -1)]
+
+
 def test_a_reply_that_rests_on_nothing_new_leaves_at_once() -> None:
     async def scenario(s: Setting) -> None:
         assert await s.say() == "done"

@@ -13,8 +13,10 @@ from fencepost.txn.groups.config import GroupConfig
 from fencepost.txn.groups.groups_machine import GroupsMachine
 from fencepost.txn.groups.registry import CODEC
 from fencepost.txn.runtime.decision import SetTimer
+from fencepost.txn.runtime.ports import Codec
 from fencepost.txn.runtime.replay import READ_MAX, Replay
 from fencepost.txn.runtime.shard import Shard
+from fencepost.txn.runtime.unread import Unread
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_log import FakeLog
@@ -74,6 +76,44 @@ def test_timers_of_who_is_read_late_are_those_of_a_whole_load(actions: Any) -> N
         taken.unread.read(owner, late)
         timers += late.woken(owner.decode(), 7).effects
     assert sorted(map(str, timers)) == sorted(map(str, whole.loaded(7).effects))
+
+
+class Applied:
+    """A machine that notes what is applied; its records are keys and values as they are."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[bytes, bytes | None, int]] = []
+
+    def apply(self, change: Any, offset: int = -1, producer_id: int = -1) -> None:
+        self.changes.append((*change, offset))
+
+    def read(self, unread: Unread) -> list[tuple[bytes, bytes | None, int]]:
+        assert unread.read(b"g", self)  # type: ignore[arg-type]
+        return self.changes
+
+
+def unread_of_plain_records() -> Unread:
+    return Unread(Codec(owner_of=lambda *_: b"g", decode=lambda key, value: (key, value)))
+
+
+def test_a_key_that_was_written_again_is_applied_where_it_was_written_last() -> None:
+    """A record may rest on those before it, as a member does on its group's."""
+    unread = unread_of_plain_records()
+    for offset, key in enumerate((b"a", b"b", b"a")):
+        unread.keep(b"g", offset, key, b"%d" % offset)
+    assert Applied().read(unread) == [(b"b", b"1", 1), (b"a", b"2", 2)]
+
+
+def test_what_a_late_marker_commits_counts_by_its_place_in_the_log() -> None:
+    """1. A transaction writes at 3. 2. Somebody writes the same key at 5, outside. 3. The marker comes."""
+    unread = unread_of_plain_records()
+    unread.keep(b"g", 5, b"a", b"outside")
+    unread.keep_older(b"g", 3, b"a", b"older")
+    unread.keep(b"g", 6, b"b", b"outside")
+    unread.keep_older(b"g", 7, b"b", b"newer")
+    unread.keep_older(b"g", 4, b"c", b"alone")
+    applied = [(b"c", b"alone", 4), (b"a", b"outside", 5), (b"b", b"newer", 7)]
+    assert Applied().read(unread) == applied
 
 
 # -- on a node ----------------------------------------------------------------------------------------

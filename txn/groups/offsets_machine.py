@@ -3,7 +3,8 @@
 INVARIANT  a position is what the last record about it said, by its place in the log; one that was written in
            a transaction counts from the marker on, and only if the marker commits.
 PREVENTS   an offset committed by an aborted transaction making a consumer skip what was never processed.
-PROVED BY  tests/txn/test_offsets_model.py::test_offsets_are_what_a_plain_log_reader_would_say
+PROVED BY  tests/txn/test_offsets_model.py::test_offsets_are_what_a_plain_log_reader_would_say,
+           tests/txn/test_offsets_machine.py::test_a_deletion_takes_away_what_every_open_transaction_would_bring
 
 Whether somebody may commit at all is the group's to say (`groups_machine.py`); here are only the offsets.
 """

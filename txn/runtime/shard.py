@@ -2,7 +2,8 @@
 
 INVARIANT  a reply leaves only when every record it was decided on is committed.
 PREVENTS   a client acting on an answer that the next leader has never heard of.
-PROVED BY  tests/txn/test_shard.py::test_no_reply_leaves_before_what_it_rests_on_is_committed
+PROVED BY  tests/txn/test_shard.py::test_no_reply_leaves_before_what_it_rests_on_is_committed,
+           tests/txn/test_shard.py::test_a_read_waits_for_what_a_timer_has_written
 
     decide -> apply -> append -> committed -> reply
 

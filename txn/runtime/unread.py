@@ -3,7 +3,9 @@
 INVARIANT  an owner whose records are applied in the order in which each key was last written is as it would be
            if every record of the log had been applied.
 PREVENTS   a coordinator that takes over making everybody wait until the last group of a hundred thousand is decoded.
-PROVED BY  tests/txn/test_unread.py::test_an_owner_that_is_read_late_is_the_same_as_one_that_was_read_at_once
+PROVED BY  tests/txn/test_unread.py::test_an_owner_that_is_read_late_is_the_same_as_one_that_was_read_at_once,
+           tests/txn/test_unread.py::test_a_key_that_was_written_again_is_applied_where_it_was_written_last,
+           tests/txn/test_unread.py::test_what_a_late_marker_commits_counts_by_its_place_in_the_log
 
 Decoding is nearly all that loading costs (profile in `tests/benchmarks/bench_loading.py`), and what is asked for
 first is one group, not all. So the loader only keeps, per owner, the last value of each of its keys; the shard

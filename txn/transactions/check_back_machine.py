@@ -2,7 +2,8 @@
 
 INVARIANT  a half message is decided once, and a check counts only after its checker has said that it has it.
 PREVENTS   a late commit that beats a rollback; fifteen checks that are burned without one being delivered.
-PROVED BY  tests/txn/test_check_back.py::test_no_check_is_burned_without_being_delivered
+PROVED BY  tests/txn/test_check_back.py::test_no_check_is_burned_without_being_delivered,
+           tests/txn/test_check_back_decided.py::test_a_check_that_arrives_after_the_decision_changes_nothing
 
     prepared ──interval──> due ──a checker polls──> offered ──it has it──> counted ──interval, twice as long──> due …
                                                        └── no word of it in time ──> due again, not counted
