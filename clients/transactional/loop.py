@@ -8,7 +8,8 @@
 
 INVARIANT  after anything but a commit that is known to have succeeded, positions are those that the cluster has.
 PREVENTS   a message that is processed twice, or never, because the outcome of a commit was guessed at.
-PROVED BY  tests/clients/test_transactional_loop.py::test_whatever_fails_each_input_shows_exactly_once
+PROVED BY  tests/clients/test_transactional_loop.py::test_whatever_fails_each_input_shows_exactly_once,
+           tests/clients/test_transactional_outcomes.py::test_a_commit_without_an_answer_is_neither_done_again_nor_left_out
 
 An error that asks for an abort has the transaction aborted and its messages read again. A fatal one (fenced, or
 librdkafka lost count) has the producer made anew. A rebalance in the middle is refused by the group's coordinator,
