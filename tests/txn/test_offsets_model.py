@@ -1,13 +1,14 @@
 """Offsets against a reader that keeps nothing but the log, and works everything out anew for each question."""
 
+from typing import Any
+
 import pytest
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.txn.groups.commands import OffsetDelete
 from fencepost.txn.groups.records import OffsetCommitted
 from fencepost.txn.groups.registry import decode
-from hypothesis import settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from support.group_scene import Scene
 
 GROUPS = ("g", "h")
@@ -53,62 +54,60 @@ class PlainReader:
         return current, bool(pending)
 
 
-class Offsets(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scene = Scene()
-        self.next = 0
-
-    def _position(self, where: tuple[str, int]) -> tuple[str, int, int]:
-        self.next += 1
-        return (*where, self.next)
-
-    @rule(group=st.sampled_from(GROUPS), where=st.sampled_from(PARTITIONS))
-    def commit(self, group, where) -> None:
-        assert self.scene.commit(self._position(where), group=group) == [ErrorCode.none]
-
-    @rule(
-        producer=st.sampled_from(PRODUCERS),
-        group=st.sampled_from(GROUPS),
-        where=st.sampled_from(PARTITIONS),
-    )
-    def commit_in_transaction(self, producer, group, where) -> None:
-        position = self._position(where)
-        outcome = self.scene.commit_in_transaction(producer, position, group=group)
-        assert outcome == [ErrorCode.none]
-
-    @rule(producer=st.sampled_from(PRODUCERS), commit=st.booleans())
-    def end_transaction(self, producer, commit) -> None:
-        self.scene.end_transaction(producer, commit=commit)
-
-    @rule(group=st.sampled_from(GROUPS), where=st.sampled_from(PARTITIONS))
-    def delete(self, group, where) -> None:
-        topic, partition = where
-        self.scene.do(OffsetDelete(group_id=group, topics=((topic, (partition,)),)))
-
-    @rule(days=st.integers(1, 8))
-    def pass_days(self, days) -> None:
-        self.scene.pass_ms(days * 24 * 3_600_000)
-
-    @rule()
-    def take_over(self) -> None:
-        self.scene.reload()
-
-    @invariant()
-    def offsets_are_what_the_log_says(self) -> None:
-        reader = PlainReader(self.scene)
-        for group in GROUPS:
-            for topic, partition in PARTITIONS:
-                offset, unstable = reader.position(group, topic, partition)
-                here = topic, partition
-                assert self.scene.fetch(topic, partition, group=group)[here] == offset
-                stable = self.scene.fetch(topic, partition, group=group, stable=True)[here]
-                assert stable == (ErrorCode.unstable_offset_commit if unstable else offset)
+def play(scene: Scene, number: int, step: tuple[Any, ...]) -> None:
+    match step:
+        case ("commit", group, where):
+            assert scene.commit((*where, number), group=group) == [ErrorCode.none]
+        case ("commit in transaction", producer_id, group, where):
+            outcome = scene.commit_in_transaction(producer_id, (*where, number), group=group)
+            assert outcome == [ErrorCode.none]
+        case ("end", producer_id, commit):
+            scene.end_transaction(producer_id, commit=commit)
+        case ("delete", group, (topic, partition)):
+            scene.do(OffsetDelete(group_id=group, topics=((topic, (partition,)),)))
+        case ("pass days", days):
+            scene.pass_ms(days * 24 * 3_600_000)
+        case ("take over",):
+            scene.reload()
+        case _:
+            raise AssertionError(step)
 
 
+def check(scene: Scene) -> None:
+    reader = PlainReader(scene)
+    for group in GROUPS:
+        for topic, partition in PARTITIONS:
+            offset, unstable = reader.position(group, topic, partition)
+            here = topic, partition
+            assert scene.fetch(topic, partition, group=group)[here] == offset
+            stable = scene.fetch(topic, partition, group=group, stable=True)[here]
+            assert stable == (ErrorCode.unstable_offset_commit if unstable else offset)
+
+
+A_GROUP, A_PARTITION = st.sampled_from(GROUPS), st.sampled_from(PARTITIONS)
+A_PRODUCER = st.sampled_from(PRODUCERS)
+STEP = st.one_of(
+    st.tuples(st.just("commit"), A_GROUP, A_PARTITION),
+    st.tuples(st.just("commit in transaction"), A_PRODUCER, A_GROUP, A_PARTITION),
+    st.tuples(st.just("end"), A_PRODUCER, st.booleans()),
+    st.tuples(st.just("delete"), A_GROUP, A_PARTITION),
+    st.tuples(st.just("pass days"), st.integers(1, 8)),
+    st.tuples(st.just("take over")),
+)
+HERE = "g", ("t", 0)
+OF_7, OF_8 = ("commit in transaction", 7, *HERE), ("commit in transaction", 8, *HERE)
+
+
+# Not a RuleBasedStateMachine: it leaves out rules at random, and of thirty runs twenty-two had three kinds of steps at most.
 @pytest.mark.slow
-def test_offsets_are_what_a_plain_log_reader_would_say() -> None:
+@settings(max_examples=50)
+@given(st.lists(STEP, min_size=15, max_size=35))
+@example([OF_7, OF_8, ("delete", *HERE), ("end", 7, True), ("end", 8, True)])
+@example([OF_7, ("commit", *HERE), ("end", 7, True)])
+@example([OF_7, OF_8, OF_7, ("end", 7, True), ("end", 8, False)])
+def test_offsets_are_what_a_plain_log_reader_would_say(steps: list[tuple[Any, ...]]) -> None:
     """Commits, transactions, deletions, expiry and takeovers in any order."""
-    run_state_machine_as_test(
-        Offsets, settings=settings(max_examples=30, stateful_step_count=20, deadline=None)
-    )
+    scene = Scene()
+    for number, step in enumerate(steps, 1):
+        play(scene, number, step)
+        check(scene)

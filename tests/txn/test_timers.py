@@ -2,23 +2,29 @@ from unittest import mock
 
 from fencepost.txn.runtime import timers as of_timers
 from fencepost.txn.runtime.timers import Timers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 OWNERS = st.sampled_from(["a", "b"])
 KEYS = st.sampled_from([("x",), ("y", 1), ("y", 2)])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("set"), OWNERS, KEYS, st.integers(0, 50)),
+        st.tuples(st.just("set"), OWNERS, KEYS, st.integers(0, 12)),
         st.tuples(st.just("cancel"), OWNERS, KEYS),
         st.tuples(st.just("drop"), OWNERS),
-        st.tuples(st.just("pass"), st.integers(0, 30)),
+        st.tuples(st.just("pass"), st.integers(0, 6)),
     ),
+    min_size=20,  # without it a list has five steps, most often
     max_size=60,
 )
+LATER = [("set", "a", ("x",), 5), ("set", "a", ("x",), 9), ("pass", 6), ("pass", 3)]
+GONE = [("set", "b", key, 3) for key in (("x",), ("y", 1), ("y", 2))]
+BURIED = [*GONE, *LATER[:2], ("drop", "b"), ("set", "a", ("y", 1), 12)]
 
 
 @given(STEPS, st.sampled_from([0, 2, 1_000]))
+@example(LATER, 1_000)
+@example(BURIED, 0)
 def test_the_heap_agrees_with_a_plain_list_of_deadlines(steps, dead_max) -> None:
     timers, plain, now = Timers(), {}, 0
     with mock.patch.object(of_timers, "DEAD_MAX", dead_max):
