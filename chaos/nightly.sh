@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# A night of chaos with fresh seeds: half of the time in the simulator, half on real nodes: of that a quarter Spark's jobs, whose
-# parts are killed, and an eighth the pipeline (examples/pipeline). What it found is kept in DIR:
+# A night of chaos with fresh seeds: half of the time in the simulator, of that an eighth the property tests, with examples that no
+# other run has (tests/conftest.py), half on real nodes: of that a quarter Spark's jobs, whose parts are killed, and an eighth the
+# pipeline (examples/pipeline). What it found is kept in DIR:
 #
 #   chaos/nightly.sh HOURS DIR
 #
 #   DIR/campaigns.jsonl   one line a campaign: commit, seeds, faults, failures with the command that brings each back
 #   DIR/failed-*.log      what the simulator said of seeds that failed, and the small command that each was shrunk to
+#   DIR/failed-SEED-properties.log  what pytest said: the smallest example that fails, and the line that plays it again; then:
+#                         pytest --hypothesis-profile random --hypothesis-seed SEED TEST
 #   DIR/runs/index.html   all runs on real nodes; those that are not valid with their histories and the nodes' data
 #   DIR/spark-runs.log    Spark's jobs, a line each; DIR/spark-SEED has the data and logs of those that are not VALID
 #   DIR/pipeline.log      the pipeline's runs; DIR/pipeline-SEED has the data and logs of those that are not EQUAL
@@ -27,7 +30,7 @@ fencepost=${FENCEPOST:-.venv/bin/fencepost}
 python=${PYTHON:-$(dirname "$fencepost")/python}
 command -v "$fencepost" >/dev/null || { echo "$fencepost is not there: run make install, or name it in FENCEPOST" >&2; exit 2; }
 seconds=$(awk -v hours="$1" 'BEGIN { printf "%d", hours * 3600 }')
-half=$((SECONDS + seconds / 2))
+half=$((SECONDS + seconds * 7 / 16)) # the simulator's; the property tests have the last sixteenth
 chunk=${SEEDS_AT_ONCE:-40} # of each campaign; a chunk is a line in campaigns.jsonl
 seed=$(date +%s)           # nobody has had these
 worst=0
@@ -86,6 +89,33 @@ some_seeds() { # NAME COMMAND…: as long as there is time; what it said is kept
   fi
 }
 
+# Again and again with the next seed, for so many seconds and once at least. Who names a number of examples has that many each time.
+properties() {
+  "$python" -c 'import hypothesis, pytest' || { lacks Hypothesis 'the property tests'; return; }
+  local code end=$((SECONDS + $1)) its=$seed log left
+  # pytest tells what failed when it is interrupted, and nothing when it is asked to end.
+  local tests='import signal, sys, pytest; signal.signal(signal.SIGTERM, signal.default_int_handler); sys.exit(pytest.main())'
+  while :; do
+    left=$((end - SECONDS))
+    log="$out/failed-$its-properties.log"
+    # It is told once: in the foreground, or its group would be told beside it, and it tells nothing when it is interrupted in that.
+    run timeout --foreground --preserve-status --signal INT --kill-after 300 "$((left > 60 ? left : 60))" "$python" -c "$tests" \
+      -m 'hypothesis and not of_kafka and not long and not timed' --timeout 3600 \
+      --hypothesis-profile random --hypothesis-seed "$its" tests >"$out/running.log" 2>&1
+    code=$?
+    # Interrupted by the clock (2) is as it should be, unless something had failed by then, or could not be read.
+    if [[ $code -ne 0 ]] && { [[ $code -ne 2 ]] || grep -qE '^(FAILED|ERROR) ' "$out/running.log"; }; then
+      if grep -q '^FAILED ' "$out/running.log"; then worse 1; else worse 2; fi
+      mv "$out/running.log" "$log"
+      echo "property tests with seed $its: see $log"
+      grep -E '^(FAILED|ERROR) ' "$log" | tail -n 3
+    fi
+    its=$((its + 1))
+    [[ -z $ended ]] && ((SECONDS < end)) || break
+  done
+  rm -f "$out/running.log"
+}
+
 # What a machine does not have is said, and left out; where nothing may be missing (CI=true) that is something unknown.
 lacks() {
   echo "left out, there is no $1: $2"
@@ -132,6 +162,7 @@ pipeline() { # for so many seconds, and once at least
 }
 
 simulate
+[[ -n $ended ]] || properties $((seconds / 16))
 # Past the last epoch of a producer id, which takes too long for every round. Only with time for it.
 if [[ -z $ended ]] && ((seconds - SECONDS > 1800)); then
   run "$fencepost" chaos run --nodes 1 --faults epochs,sleeper,zombie --age-s 600 --seconds 180 --seed "$seed" --out "$out/runs/old-$seed"

@@ -1,7 +1,9 @@
 """What every test shares.
 
-Hypothesis is derandomised, so that a red run is red for everyone. `@pytest.mark.needs(tool)` skips by name where a
-machine with Python alone lacks the tool, and fails under CI=true. `--rewrite` writes the transcripts anew.
+Hypothesis is derandomised, so that a red run is red for everyone. With `--hypothesis-profile random` it is not, and
+what names no number of examples has a thousand: the night (`chaos/nightly.sh`) runs all property tests so, again and
+again, each time with another `--hypothesis-seed`. `@pytest.mark.needs(tool)` skips by name where a machine with Python
+alone lacks the tool, and fails under CI=true. `--rewrite` writes the transcripts anew.
 """
 
 import gc
@@ -17,6 +19,14 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
+)
+# What fails is told with its example and the line that plays it again; nothing is remembered, so a seed says it all.
+settings.register_profile(
+    "random",
+    settings.get_profile("ci"),
+    derandomize=False,
+    database=None,
+    max_examples=1_000,
 )
 settings.load_profile("ci")
 

@@ -18,6 +18,8 @@ case "$*" in
     mkdir -p "$2" && touch "$2/log"
     [ "$SPARK" = 0 ] || echo "INVALID seed 7: lost"
     exit "$SPARK" ;;
+  *hypothesis-profile*)
+    [ -z "$PROPERTIES" ] || { echo "FAILED tests/test_x.py::test_y"; exit "$PROPERTIES"; } ;;
   *pipeline*)
     [ "$PIPELINE" = 0 ] || { mkdir -p "$KEPT"; touch "$KEPT/log"; echo "data and logs are kept in $KEPT"; }
     exit "$PIPELINE" ;;
@@ -45,7 +47,9 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def night(folder: Path, *, spark: int, pipeline: int, tools: bool = True) -> tuple[int, str]:
+def night(
+    folder: Path, *, spark: int, pipeline: int, properties: str = "", tools: bool = True
+) -> tuple[int, str]:
     """Four seconds of it: too short for the simulator."""
     tools_at = folder / "tools"
     tools_at.mkdir()
@@ -62,6 +66,7 @@ def night(folder: Path, *, spark: int, pipeline: int, tools: bool = True) -> tup
         "KEPT": str(folder / "kept"),
         "SPARK": str(spark),
         "PIPELINE": str(pipeline),
+        "PROPERTIES": properties,
     }
     command = ["bash", str(NIGHTLY), "0.001", str(folder / "out")]
     done = subprocess.run(
@@ -109,6 +114,17 @@ def test_a_night_keeps_what_sparks_jobs_and_the_pipeline_found(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("code", ["1", "2"], ids=["at its end", "when its time is up"])
+def test_a_night_keeps_which_property_failed_with_its_seed(tmp_path: Path, code: str) -> None:
+    assert night(tmp_path, spark=0, pipeline=0, properties=code)[0] == 1
+    (log,) = (tmp_path / "out").glob("failed-*-properties.log")
+    assert log.read_text() == "FAILED tests/test_x.py::test_y\n"
+    seed = log.name.split("-")[1]
+    calls = (tmp_path / "calls").read_text()
+    assert f"--hypothesis-profile random --hypothesis-seed {seed} tests" in calls
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
 @pytest.mark.parametrize("lasts", ["sim run", "chaos rounds"])
 def test_a_night_that_is_ended_ends_what_runs_once_and_keeps_what_it_found(
@@ -124,6 +140,7 @@ def test_a_night_that_is_ended_ends_what_runs_once_and_keeps_what_it_found(
         "RUNS": str(tmp_path / "out" / "runs"),
         "SPARK": "0",
         "PIPELINE": "0",
+        "PROPERTIES": "",
     }
     hours = "0.1" if lasts == "sim run" else "0.001"
     # Who starts the tests with & has Ctrl-C ignored, by them and by all that they start.

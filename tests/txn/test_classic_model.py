@@ -214,6 +214,7 @@ class Group(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.hypothesis  # it has no mark of its own, and the night looks for that
 def test_every_parked_reply_is_answered_when_time_goes_on() -> None:
     run_state_machine_as_test(
         Group, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
