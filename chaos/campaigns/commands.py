@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .options import (
     add_plan_options,
@@ -75,6 +75,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     run_parser.set_defaults(act=_run)
 
+    _configure_show(actions)
+    _configure_planted(actions)
+    actions.add_parser(
+        "campaigns", help="name the campaigns, their faults and workloads"
+    ).set_defaults(act=_campaigns)
+
+
+def _configure_show(actions: Any) -> None:
     show_parser = actions.add_parser("show", help="show what happens in one seed")
     show_parser.add_argument("--seeds", type=seeds, required=True, metavar="A", help="one seed")
     add_plan_options(show_parser)
@@ -84,16 +92,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show_parser.add_argument("--to", dest="to_s", type=float, default=float("inf"), metavar="S")
     show_parser.set_defaults(act=_show)
 
-    planted_parser = actions.add_parser("planted", help="show that each planted bug is seen")
+
+def _configure_planted(actions: Any) -> None:
+    planted_parser = actions.add_parser(
+        "planted",
+        help="show that each planted bug is seen",
+        description="Show that each planted bug is seen. Measured: all of them take about 4 minutes on two cores that do"
+        " nothing else. Ctrl-C and SIGTERM end it with what was seen by then.",
+    )
     planted_parser.add_argument("bugs", nargs="*", metavar="BUG", help="only these; also open ones")
     planted_parser.add_argument("--list", action="store_true", help="name them, and run nothing")
-    planted_parser.add_argument("--write", metavar="FILE", help="put the table into this README")
+    planted_parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the table into this README"
+    )
     _add_jobs(planted_parser)
     planted_parser.set_defaults(act=_planted)
-
-    actions.add_parser(
-        "campaigns", help="name the campaigns, their faults and workloads"
-    ).set_defaults(act=_campaigns)
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -307,7 +320,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _planted(arguments: argparse.Namespace) -> int:
     from ..planted.bugs import all_bugs
-    from .planted_table import hunted, listed, seen, show_and_write
+    from ..runs.interrupts import CutsOff
+    from .planted_table import hunted, listed, seen, show_and_write, why_no_table
 
     known = all_bugs()
     for name in arguments.bugs:
@@ -316,11 +330,12 @@ def _planted(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print(listed([known[name] for name in arguments.bugs] or list(known.values())))
         return 0
+    if arguments.write and (refused := why_no_table(arguments.write)):
+        return _refuse(refused)
     bugs = hunted(arguments.bugs)
-    try:
-        return show_and_write(seen(bugs, arguments.jobs), arguments.write)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    with CutsOff() as signals:
+        sightings = seen(bugs, arguments.jobs)
+        return show_and_write(sightings, arguments.write, len(bugs), signals.over)
 
 
 def _campaigns(_arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ A bug that nobody sees within its seeds is the find: a checker, a workload or a 
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from .runner import spread
 
 BEGIN: Final = "<!-- written by `fencepost sim planted --write chaos/README.md` -->"
 END: Final = "<!-- until here -->"
+EXIT_INTERRUPTED: Final = 130
 HEADER: Final = (
     "| planted bug | what it breaks | campaign | seen as | in seed | of |",
     "| --- | --- | --- | --- | --- | --- |",
@@ -80,24 +81,41 @@ def hunted(names: Sequence[str]) -> list[Bug]:
     return [known[name] for name in names] or [each for each in known.values() if not each.is_open]
 
 
-def show_and_write(sightings: Iterable[Sighting], readme: str | None) -> int:
-    """The exit code: 1 when a bug was not seen, or an open one was."""
-    found = []
-    for each in sightings:
-        found.append(each)
-        how = f"{each.rule}, after {each.seeds} seeds" if each.rule else "NOT SEEN"
-        note = "" if each.was_seen else f"   ({each.failure[:200]})"
-        print(f"{each.bug:<36} {how}{note}", flush=True)
+def show_and_write(
+    sightings: Iterable[Sighting],
+    readme: Path | None,
+    wanted: int | None = None,
+    over: Callable[[], object] = lambda: None,
+) -> int:
+    """The exit code: 1 when a bug was not seen, or an open one was; else 130 when somebody ended the hunt before all of those
+    that were `wanted` had been hunted. What was seen by then is told and written. `over` is called when no more are hunted."""
+    found: list[Sighting] = []
+    is_cut = _shown(sightings, found)
+    over()
     unseen = [each.bug for each in found if not each.was_seen]
     amiss = [each.bug for each in found if each.was_seen is all_bugs()[each.bug].is_open]
-    if readme is not None:
-        _write(Path(readme), found)
-    print(f"{len(found) - len(unseen)} of {len(found)} planted bugs were seen")
+    if readme is not None and found:
+        _write(readme, found)
+    print(f"{len(found) - len(unseen)} of {len(found)} planted bugs were seen", end="")
+    print(f"; interrupted, {wanted or len(found)} were to be hunted" if is_cut else "")
     if unseen:
         print(f"not seen by a checker that is there for it: {', '.join(unseen)}", file=sys.stderr)
     if known := [name for name in unseen if name not in amiss]:
         print(f"of which that was known: {', '.join(known)}", file=sys.stderr)
-    return 1 if amiss else 0
+    return 1 if amiss else EXIT_INTERRUPTED if is_cut else 0
+
+
+def _shown(sightings: Iterable[Sighting], found: list[Sighting]) -> bool:
+    """Each as it comes; whether somebody ended it (`CutsOff`)."""
+    try:
+        for each in sightings:
+            found.append(each)
+            how = f"{each.rule}, after {each.seeds} seeds" if each.rule else "NOT SEEN"
+            note = "" if each.was_seen else f"   ({each.failure[:200]})"
+            print(f"{each.bug:<36} {how}{note}", flush=True)
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def row_of(each: Sighting) -> str:
@@ -122,10 +140,22 @@ def listed(bugs: Sequence[Bug]) -> str:
     return "\n".join(lines)
 
 
+def why_no_table(readme: Path) -> str:
+    """Why the table can't be put there; empty when it can."""
+    try:
+        with readme.open("r+", encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        return f"--write {readme} can't be written ({why}); name a README, as chaos/README.md"
+    if BEGIN in text and END in text.partition(BEGIN)[2]:
+        return ""
+    return (
+        f"--write {readme} has no place for the table; put these two lines there: {BEGIN} and {END}"
+    )
+
+
 def _write(readme: Path, found: Sequence[Sighting]) -> None:
-    text = readme.read_text()
-    start, begin, rest = text.partition(BEGIN)
-    before, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{readme} has no place for the table: {BEGIN} … {END}")
+    start, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    before, _, after = rest.partition(END)
     readme.write_text(f"{start}{BEGIN}\n{merged(before, found)}\n{END}{after}")

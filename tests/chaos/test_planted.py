@@ -1,6 +1,9 @@
 """Planted bugs are seen, each by a checker that is there for it. All of them: `fencepost sim planted`."""
 
 import pathlib
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -17,6 +20,7 @@ from fencepost.chaos.campaigns.planted_table import (
 )
 from fencepost.chaos.planted.bugs import Patch, all_bugs, planted
 from fencepost.chaos.sim.plan import Plan
+from fencepost.node.main import main
 from fencepost.replication.partition_machine import PartitionMachine
 
 BUGS = all_bugs()
@@ -158,3 +162,44 @@ def test_an_open_bug_that_is_seen_is_amiss_as_one_that_is_missed_and_not_open(
     assert show_and_write([sighting(one, BUGS[one].seen_by[0], 3)], None) == 1
     assert show_and_write([sighting("no-truncation", "", 10)], None) == 1
     assert show_and_write([sighting("no-truncation", "diverged", 2)], None) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_hunt_that_is_ended_tells_what_it_has_seen(tmp_path, number) -> None:
+    """It takes long, and said nothing: SIGTERM left a warning of Python's own. Rows of what was not hunted stay."""
+    readme = tmp_path / "README.md"
+    rows = merged("", [sighting("no-truncation", "diverged", 2), sighting("commit-alone", "", 10)])
+    readme.write_text(f"{BEGIN}\n{rows}\n{END}\n")
+    bugs = ["commit-alone", *(name for name in BUGS if name != "commit-alone")]
+    words = ["sim", "planted", "--jobs", "1", "--write", str(readme), *bugs]
+    hunt = subprocess.Popen(
+        [sys.executable, "-m", "fencepost.node.main", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert hunt.stdout is not None
+        assert hunt.stdout.readline().startswith("commit-alone ")
+        hunt.send_signal(number)
+        said, complaints = hunt.communicate(timeout=90)
+    finally:
+        hunt.kill()
+        hunt.communicate()
+    *_, last = said.splitlines()
+    assert last.endswith(f"planted bugs were seen; interrupted, {len(BUGS)} were to be hunted")
+    assert (hunt.returncode, complaints) == (130, "")
+    assert "| *commit-missing* | 1 |" in readme.read_text()
+    assert "| *diverged* | 2 |" in readme.read_text()
+
+
+def test_a_file_that_the_table_can_not_be_put_into_is_refused_before_the_first_bug(
+    tmp_path, capsys
+) -> None:
+    (tmp_path / "other.md").write_text("nothing")
+    for name, said in (("nothing.md", "No such file"), ("other.md", "has no place for the table")):
+        assert main(["sim", "planted", "commit-alone", "--write", str(tmp_path / name)]) == 2
+        told = capsys.readouterr()
+        assert told.out == "" and f"--write {tmp_path / name} " in told.err and said in told.err
