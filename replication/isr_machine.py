@@ -3,7 +3,8 @@
 INVARIANT  the maximal ISR holds everyone who may be in the ISR by the metadata log, whatever became of a change
            that was proposed: an addition counts from when it is asked for, a removal when it is confirmed.
 PREVENTS   a high watermark past a replica that is elected leader without that data.
-PROVED BY  tests/replication/test_isr_machine.py::test_whoever_may_be_in_the_isr_is_counted
+PROVED BY  tests/replication/test_isr_machine.py::test_whoever_may_be_in_the_isr_is_counted,
+           tests/replication/test_isr_machine.py::test_every_error_to_a_proposal_has_its_outcome
 
 The three states and what errors mean are Kafka's (Partition.scala, KIP-497). One change at a time is in flight; each
 is a compare-and-set on the partition epoch.

@@ -3,7 +3,9 @@
 INVARIANT  the high watermark is at or below the end that counts of every member of the maximal ISR, does not move
            while the ISR is smaller than min.insync.replicas, and never goes back while this broker leads.
 PREVENTS   an acknowledged batch that a leader elected later, or this one after a power cut, does not have.
-PROVED BY  tests/replication/test_partition_machine.py::test_nothing_is_committed_that_an_in_sync_replica_lacks
+PROVED BY  tests/replication/test_partition_machine.py::test_nothing_is_committed_that_an_in_sync_replica_lacks,
+           tests/replication/test_partition_machine.py::test_an_old_image_is_not_followed,
+           tests/replication/test_partition_machine.py::test_a_change_of_policy_counts_at_once,
            tests/replication/test_acks_of_older_epochs.py::test_what_was_acknowledged_in_an_older_epoch_commits_nothing
 
 The end that counts is the durable one under flush.policy=ack, else the log's end. Events in, booleans out ("the high

@@ -2,7 +2,9 @@
 
 INVARIANT  what `make_durable` returned for is read back by every later `open`, after any crash.
 PREVENTS   a voter that forgets an entry it has acknowledged: Raft's quorums then no longer overlap.
-PROVED BY  tests/cluster/quorum/test_journal.py::test_no_crash_at_any_disk_operation_loses_what_was_durable
+PROVED BY  tests/cluster/quorum/test_journal.py::test_no_crash_at_any_disk_operation_loses_what_was_durable,
+           tests/cluster/quorum/test_journal_doubtful.py::test_what_a_failed_sync_left_is_written_again_before_anything_follows_it,
+           tests/regressions/test_seeds.py::test_a_voter_whose_journal_saw_a_sync_fail_comes_back_after_an_end_of_power
 
 pysyncobj's own journal maps a file into memory, never syncs it, has no checksums, ends at 4 GiB and rewrites itself in
 place to drop its head. Here entries are added in memory; `make_durable` writes all new ones as one *group* and

@@ -2,7 +2,9 @@
 
 INVARIANT  a voter elects one candidate in a term, whose log is as far as its own; votes are counted by voter.
 PREVENTS   two leaders in one term, and a leader that lacks what was committed before it.
-PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_a_voter_that_votes_twice_is_counted_once
+PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_a_voter_that_votes_twice_is_counted_once,
+           tests/cluster/quorum/test_raft_messages.py::test_one_vote_a_term_and_it_is_on_the_disk_before_it_leaves,
+           tests/cluster/quorum/test_raft_messages.py::test_who_is_less_far_gets_no_vote,
            tests/cluster/quorum/test_raft_messages.py::test_a_vote_that_was_given_in_an_earlier_term_makes_no_leader_of_a_later_one
 
 Whatever is said carries its sender's term. What is of an earlier term is not listened to, and its sender is told that

@@ -2,7 +2,8 @@
 
 INVARIANT  a node counts as holding an entry only after it said so, in this term, of what it had synced.
 PREVENTS   a commit that a majority does not hold: it is lost with the next leader.
-PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_an_answer_counts_only_what_the_follower_has_synced
+PROVED BY  tests/cluster/quorum/test_raft_messages.py::test_an_answer_counts_only_what_the_follower_has_synced,
+           tests/cluster/quorum/test_settled_voters.py::test_what_a_new_voter_and_one_of_two_have_is_not_committed_until_the_other_knows_of_it,
            tests/cluster/quorum/test_raft_leading.py::test_an_answer_of_an_earlier_term_counts_nothing
 
 SyncObj still decides what is committed; it reads `raftMatchIndex` and `lastResponseTime`, which are kept here.

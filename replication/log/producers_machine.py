@@ -4,7 +4,8 @@ INVARIANT  a batch of an idempotent producer is in the log once, in the order of
            is answered with the offset of the first time while it is among the producer's last five batches.
 PREVENTS   a duplicate, a gap or a reordering through retries, crashes, truncation and changes of leader; a
            zombie writing after its successor; memory that grows with every producer id ever seen.
-PROVED BY  tests/replication/log/test_producers_machine.py::test_the_machine_and_its_slow_twin_agree
+PROVED BY  tests/replication/log/test_producers_machine.py::test_the_machine_and_its_slow_twin_agree,
+           tests/replication/log/test_producers_machine.py::test_an_open_transaction_never_expires, tests/replication/log/test_producers_markers.py::test_a_marker_is_answered_as_kafka_answers
 
 The rules are Kafka's (ProducerStateManager, ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState of
 Kafka 4.3), in its order of checks. Where we differ, for the promise's sake:

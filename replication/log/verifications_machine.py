@@ -4,7 +4,10 @@ INVARIANT  of a producer that the partition does not know, no batch is written b
            that was refused, or that waits for the transaction coordinator's word. No guard is given twice.
 PREVENTS   the second of two batches in flight overtaking the first, which is then out of order for ever; and a
            write that reaches a partition after its transaction has ended, which nothing would ever end again.
-PROVED BY  tests/replication/log/test_producers_machine.py::test_a_refused_first_batch_is_not_overtaken
+PROVED BY  tests/replication/log/test_producers_machine.py::test_a_refused_first_batch_is_not_overtaken,
+           tests/replication/log/test_producers_verification.py::test_what_waits_for_verification_lets_nothing_overtake_it,
+           tests/replication/log/test_producers_verification.py::test_a_word_from_before_the_log_was_cut_is_worth_nothing_for_who_asks_behind_it,
+           tests/replication/log/test_producers_verification.py::test_a_word_counts_for_nothing_once_a_marker_has_come_for_its_transaction
 
 Verification is KIP-890's (VerificationStateEntry); remembering refusals of any kind is ours, and so is the word that
 comes before anybody has asked for it, which must not count once a marker has ended what it is about (`is_over`).

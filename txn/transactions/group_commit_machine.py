@@ -3,7 +3,9 @@
 INVARIANT  the members of an end are all ended with one outcome or none is, and a number is decided once: the
            records of all of them and of the decision stand in one batch of the log.
 PREVENTS   a job of many writers of which half commits, and a driver that decides a batch again after it died.
-PROVED BY  tests/txn/test_group_commit.py::test_a_second_end_of_a_number_answers_the_first_and_changes_nothing
+PROVED BY  tests/txn/test_group_commit.py::test_a_second_end_of_a_number_answers_the_first_and_changes_nothing,
+           tests/txn/test_group_commit.py::test_one_member_that_cannot_be_ended_keeps_all_from_being_ended,
+           tests/txn/test_group_commit.py::test_a_driver_that_died_asks_what_was_decided_at_another_coordinator
 
 A driver that gives up on an answer asks what was decided. "Nothing" may become a decision yet, while its end is
 still under way: members that are started anew (InitProducerId) are fenced from it, and it is refused.

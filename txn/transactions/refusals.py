@@ -7,9 +7,10 @@ INVARIANT  a producer is told that it is fenced, that its transaction is not wha
 PREVENTS   a coordinator that was deposed, and has not heard so, refusing from memory what its successor has in its log: the
            partitions of a transaction were added there, and the client, which asks here, may not commit it. Or, worse, it
            takes that commit for the last one's, sent again: the client hears that it is committed, and it never will be.
-PROVED BY  tests/txn/test_transaction_service.py::test_a_coordinator_that_was_deposed_ends_no_producer
-           tests/txn/test_transaction_service.py::test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s
-           tests/sim/test_cluster_coordinators.py::test_a_coordinator_that_slept_refuses_no_commit_of_a_transaction_it_knows_nothing_of
+PROVED BY  tests/txn/test_transaction_service.py::test_a_coordinator_that_was_deposed_ends_no_producer,
+           tests/txn/test_transaction_service.py::test_a_coordinator_that_was_deposed_takes_no_commit_for_the_last_one_s,
+           tests/sim/test_cluster_coordinators.py::test_a_coordinator_that_slept_refuses_no_commit_of_a_transaction_it_knows_nothing_of,
+           tests/txn/test_transaction_service.py::test_only_what_ends_a_producer_is_confirmed_first
 """
 
 from collections.abc import Mapping
