@@ -70,7 +70,8 @@ def arguments(**more: Any) -> Namespace:
 
 def consumed(admin: Admin, consumer: Consumer, **more: Any) -> int:
     words = arguments(**more)
-    return consume._print_records(words, consumer, Outage("x"), Stall(words, admin, "read"))
+    written = consume._Written(consumer, words)
+    return consume._print_records(words, written, Outage("x"), Stall(words, admin, "read"))
 
 
 def test_who_reads_to_the_end_fails_where_nobody_leads(capsysbinary) -> None:
