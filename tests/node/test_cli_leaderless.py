@@ -64,7 +64,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ToldCluster:
 
 def arguments(**more: Any) -> Namespace:
     usual = {"topic": "orders", "bootstrap": "127.0.0.1:9002", "partition": None, "file": None}
-    usual |= {"start": "start", "key_separator": None}
+    usual |= {"start": "start", "key_separator": None, "group": None}
     return Namespace(**usual | {"count": None, "follow": False, "json": False} | more)
 
 
