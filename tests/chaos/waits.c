@@ -117,13 +117,14 @@ enum { WAITS = sizeof waits / sizeof *waits };
 static void *one(void *which)
 {
 	long i = (long)which;
-	long long lied = told(waits[i].clock), truly = truth(), end = lied + wait_us;
+	/* The true time around the other: who is put aside between two looks has waited longer, and not shorter. */
+	long long truly = truth(), lied = told(waits[i].clock), end = lied + wait_us;
 	struct timespec until = {end / MILLION, end % MILLION * 1000};
 	int turns = 1;
 	while (waits[i].until(waits[i].clock, &until) != ETIMEDOUT)
 		turns++;
-	waits[i].truly = truth() - truly;
 	waits[i].lied = told(waits[i].clock) - lied;
+	waits[i].truly = truth() - truly;
 	waits[i].turns = turns;
 	return 0;
 }
