@@ -44,7 +44,7 @@ class Client:
     paused: bool = False
     leaving: bool = False  # nobody follows it
     is_killed: bool = False  # by us; else it was the kernel, for want of memory
-    did: int = 0  # operations of its processes that have come to an end
+    did: bool = False  # a process before this one came to the end of something
     name: str = ""  # of the process that transacts in it, once it has said so
     transacted_s: float = 0.0  # when it was last at it
 
@@ -128,6 +128,7 @@ class Clients:
 
     def _start(self, client: Client, *more: str) -> None:
         client.life += 1
+        client.did |= client.notes is not None and client.notes.did
         file = self._notes_folder / f"client-{client.slot}.{client.life}.jsonl"
         client.notes = Notes(file, self.began_s)
         where = ["--slot", str(client.slot), "--life", str(client.life), "--notes", str(file)]
@@ -148,7 +149,7 @@ class Clients:
             assert client.process is not None and client.notes is not None
             if not client.process.alive:
                 self._account(client)
-                found += self._last_of(client)
+                found += client.notes.left_open(time.monotonic())
                 gone.append(client)
             elif self._is_to_crash(client):
                 client.process.kill()
@@ -157,7 +158,6 @@ class Clients:
                 gone.append(client)
             else:
                 new = client.notes.ended()
-                client.did += len(new)
                 client.name = client.notes.name
                 client.transacted_s = client.notes.transacted_s
                 if not client.paused and stands_still(client.process.pid):
@@ -184,17 +184,10 @@ class Clients:
         there = [each for each in self.all if each.process is not None]
         return [*there, *([self._twin] if self._twin else [])]
 
-    def _last_of(self, client: Client) -> list[Txn]:
-        """All that its process had still to tell, and had begun."""
-        assert client.notes is not None
-        new = client.notes.ended()
-        client.did += len(new)
-        return new + client.notes.left_open(time.monotonic())
-
     def _crashed(self, client: Client) -> list[Txn]:
         """Who was reading in it reads no more: what it was not shown is owed to nobody."""
         assert client.notes is not None
-        found, now_s = self._last_of(client), self.now_s
+        found, now_s = client.notes.left_open(time.monotonic()), self.now_s
         names = dict.fromkeys([op.process for op in found[-1:]]) | client.notes.readers
         return found + [
             Txn("crash", "info", name, began_s=now_s, ended_s=now_s, why="killed") for name in names
@@ -202,7 +195,7 @@ class Clients:
 
     def idle(self) -> list[int]:
         """Places in which nothing was ever done: a client that hangs before its first operation fails no rule."""
-        return [client.slot for client in self.all if not client.did]
+        return [each.slot for each in self.all if not (each.did or (each.notes and each.notes.did))]
 
     def _account(self, client: Client) -> None:
         assert client.process is not None
@@ -298,12 +291,12 @@ class Clients:
         deadline = time.monotonic() + STOP_S
         found: list[Txn] = []
         for client in there:
-            assert client.process is not None
+            assert client.process is not None and client.notes is not None
             late = max(time.monotonic() + 0.1, deadline)
             client.process.stop(late - time.monotonic())
             client.is_killed |= time.monotonic() >= late
             self._account(client)
-            found += self._last_of(client)
+            found += client.notes.left_open(time.monotonic())
         self.write(found)
 
     def kill(self) -> None:

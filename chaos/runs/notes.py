@@ -20,6 +20,7 @@ class Notes:
         self._began_s = began_s  # of the run, on the clock that clients use
         self._at = 0
         self._open: dict[int, Txn] = {}
+        self.did = False  # something has come to its end
         self.transacts = False  # it has begun a transaction, at least
         self.name = ""  # under which it did so last, unless that life of it is over
         self.transacted_s = 0.0  # when it was last at it
@@ -39,6 +40,7 @@ class Notes:
                 del self._open[op.number]
             self._shift(op)
             found.append(op)
+        self.did |= bool(found)
         return found
 
     def _see_who(self, op: Txn) -> None:

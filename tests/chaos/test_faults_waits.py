@@ -74,15 +74,6 @@ def program(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def world(tmp_path, compiled) -> Iterator[World]:
-    around = tmp_path / "data"
-    around.mkdir()
-    world = World(tmp_path / "world", around, compiled)
-    yield world
-    world.close()
-
-
-@pytest.fixture
 def waits(program, world) -> Iterator[Callable[[int], Waits]]:
     made: list[Waits] = []
 

@@ -60,15 +60,6 @@ class Child:
 
 
 @pytest.fixture
-def world(tmp_path, compiled) -> Iterator[World]:
-    around = tmp_path / "data"
-    around.mkdir()
-    world = World(tmp_path / "world", around, compiled)
-    yield world
-    world.close()
-
-
-@pytest.fixture
 def child(world) -> Iterator[Child]:
     child = Child(world)
     yield child
