@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..runs.interrupts import EXIT_INTERRUPTED, HeardAtLast
 from .options import (
     add_plan_options,
     at_least_one,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .runner import Totals
     from .summary import Summary
 
-EXIT_BROKEN, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_BROKEN, EXIT_USAGE = 1, 2
 EXIT_UNKNOWN: Final = EXIT_USAGE
 CHECK_EVERY: Final = 50
 CHECK_FIRST_S: Final = 3
@@ -131,7 +132,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..runs.interrupts import CutsOff
     from .progress import Progress
     from .runner import run_all
     from .summary import Summary
@@ -158,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
             progress.say(f"seed {outcome.plan.seed}: {difference}\nagain: {outcome.plan.command}")
         progress.at(outcome)
 
-    with CutsOff() as signals:
+    with HeardAtLast() as signals:
         totals = run_all(plans, arguments.jobs, tell, twice_s=arguments.check_first)
         try:
             progress.end()
@@ -320,7 +320,6 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _planted(arguments: argparse.Namespace) -> int:
     from ..planted.bugs import all_bugs
-    from ..runs.interrupts import CutsOff
     from .planted_table import hunted, listed, seen, show_and_write, why_no_table
 
     known = all_bugs()
@@ -333,7 +332,7 @@ def _planted(arguments: argparse.Namespace) -> int:
     if arguments.write and (refused := why_no_table(arguments.write)):
         return _refuse(refused)
     bugs = hunted(arguments.bugs)
-    with CutsOff() as signals:
+    with HeardAtLast() as signals:
         sightings = seen(bugs, arguments.jobs)
         return show_and_write(sightings, arguments.write, len(bugs), signals.over)
 

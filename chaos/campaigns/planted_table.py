@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..planted.bugs import Bug, all_bugs
+from ..runs.interrupts import EXIT_INTERRUPTED
 from ..sim.deleting import SLEEPERS
 from ..sim.plan import Plan
 from .campaign import run_plan
@@ -18,7 +19,6 @@ from .runner import spread
 
 BEGIN: Final = "<!-- written by `fencepost sim planted --write chaos/README.md` -->"
 END: Final = "<!-- until here -->"
-EXIT_INTERRUPTED: Final = 130
 HEADER: Final = (
     "| planted bug | what it breaks | campaign | seen as | in seed | of |",
     "| --- | --- | --- | --- | --- | --- |",
@@ -106,7 +106,7 @@ def show_and_write(
 
 
 def _shown(sightings: Iterable[Sighting], found: list[Sighting]) -> bool:
-    """Each as it comes; whether somebody ended it (`CutsOff`)."""
+    """Each as it comes; whether somebody ended it (`HeardAtLast`)."""
     try:
         for each in sightings:
             found.append(each)

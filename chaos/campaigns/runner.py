@@ -1,6 +1,6 @@
 """Many plans on all cores, one process a core; what comes back is told as it comes.
 
-Ctrl-C and SIGTERM end it with what was seen (`CutsOff`). A worker that dies takes the seeds that were on their way with it: they are called
+Ctrl-C and SIGTERM end it with what was seen (`HeardAtLast`). A worker that dies takes the seeds that were on their way with it: they are called
 unknown, and fail the campaign.
 """
 
@@ -8,7 +8,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,10 +17,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from types import FrameType
 from typing import Final, TypeVar
 
-from ..runs.interrupts import SIGNALS, Handler, HeardBehind
+from ..runs.interrupts import AGAIN, SIGNALS, HeardBehind, raise_what_was_lost
 from ..sim.plan import Plan
 from .again import run_and_compare
 from .campaign import Outcome, run_plan
@@ -29,7 +27,6 @@ from .campaign import Outcome, run_plan
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 HEAR_S: Final = 0.2  # so soon a signal is heard, while no worker has ended
-AGAIN_S: Final = 0.2  # of work, after which what was raised and lost is raised again
 AHEAD: Final = 2  # plans a worker has waiting, so that it never waits itself
 
 
@@ -102,8 +99,10 @@ def spread(
     """Each item with what `work` made of it, in the order in which they end; a job a process, or this one if it is one."""
     if jobs == 1:
         for item in items:
-            with HeardAtLast():
+            try:
                 result = work(item)
+            finally:
+                raise_what_was_lost()
             yield item, result
         return
     waiting = iter(items)
@@ -126,61 +125,13 @@ def spread(
                     yield item, broken
     finally:
         # Whatever comes now cuts nothing off.
-        before = [(each, signal.signal(each, signal.SIG_IGN)) for each in SIGNALS]
+        before = [(each, signal.signal(each, signal.SIG_IGN)) for each in (*SIGNALS, AGAIN)]
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children() if running else ():
             worker.terminate()
         with contextlib.suppress(BrokenProcessPool):
             pool.shutdown(wait=True)
         for each, handler in before:
-            signal.signal(each, handler)
-
-
-class HeardAtLast:
-    """Work in this process is ended by a signal, though what its handler raises may be lost.
-
-    INVARIANT  a KeyboardInterrupt that a handler raised in the block leaves the block: it is raised anew until it does.
-    PREVENTS   a campaign that nobody can end any more: of a signal that came while a task was collected, or in a call for which
-               no node waits, nothing is heard (Python says "Exception ignored in"), and the ones behind it change nothing.
-    PROVED BY  tests/chaos/test_campaign_runner.py::test_a_signal_that_was_lost_in_a_destructor_ends_work_in_this_process
-    """
-
-    def __init__(self) -> None:
-        self._is_on = threading.current_thread() is threading.main_thread()
-        self._before: dict[signal.Signals, Handler] = {}
-        self._unraisable = sys.unraisablehook
-
-    def __enter__(self) -> None:
-        if not self._is_on:
-            return
-        sys.unraisablehook = self._lost
-        self._before[signal.SIGVTALRM] = signal.signal(signal.SIGVTALRM, self._again)
-        for each in SIGNALS:
-            if callable(handler := signal.getsignal(each)):
-                signal.signal(each, partial(self._hear, handler))
-                self._before[each] = handler
-
-    def _hear(self, handler: Callable[..., object], number: int, frame: FrameType | None) -> None:
-        try:
-            handler(number, frame)
-        except KeyboardInterrupt:
-            signal.setitimer(signal.ITIMER_VIRTUAL, AGAIN_S, AGAIN_S)
-            raise
-
-    def _again(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_on:
-            raise KeyboardInterrupt
-
-    def _lost(self, what: "sys.UnraisableHookArgs") -> None:
-        if what.exc_type is not KeyboardInterrupt:
-            self._unraisable(what)
-
-    def __exit__(self, *_raised: object) -> None:
-        self._is_on = False
-        if self._before:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            sys.unraisablehook = self._unraisable
-        for each, handler in self._before.items():
             signal.signal(each, handler)
 
 

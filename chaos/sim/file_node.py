@@ -58,9 +58,9 @@ class FileNode:
     def change(self, write: Write) -> None:
         if write.position < self.lent_end:
             self.edits.append(write)
-        apply(self.content, write)
         if self.flips:
             self._forget_flips(write)
+        apply(self.content, write)
         self.unsynced.append(write)
         self.unsynced_bytes += len(write.data or b"")
         while self.unsynced_bytes > UNSYNCED_BYTES_MAX:
@@ -108,13 +108,17 @@ class FileNode:
         self.flips.append((position, bit))
 
     def _forget_flips(self, write: Write) -> None:
-        """Those that were written over, or cut off."""
+        """Those that were written over with something else, or cut off. Who writes again what it has read (a start after a power cut
+        does) writes what has rotted: no node has made that up."""
         position, data, _ = write
-        end = None if data is None else position + len(data)
+        if data is None:
+            self.flips = [each for each in self.flips if each[0] < position]
+            return
+        end = position + len(data)
         self.flips = [
-            each
-            for each in self.flips
-            if each[0] < position or (end is not None and each[0] >= end)
+            (at, bit)
+            for at, bit in self.flips
+            if not position <= at < end or data[at - position] == self.content[at]
         ]
 
     def as_written(self) -> bytes:

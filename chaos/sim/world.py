@@ -21,6 +21,7 @@ from typing import Any, Final, Self, TypeVar
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.base.log import reason_of
 
+from .deaths import has_made
 from .disk import MachineDisk
 from .habits import PLAIN, DiskHabits
 from .loop import INCARNATION, Incarnation, SimLoop, context_of
@@ -334,7 +335,7 @@ class World:
             )
             if not self._may_die(machine.name, fault):
                 self.fail(fault)
-        elif event in FAILED and self.blames_nodes and not machine.disk.failed:
+        elif event in FAILED and self.blames_nodes and not has_made(machine.disk, fields):
             what = f"{machine.name}: {event} of {fields['partition']}: {fields['cause']}"
             self.fail(AssertionError(f"{what}; and its disk has never failed"))
 

@@ -366,3 +366,16 @@ def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_
 def test_who_is_deposed_and_has_the_last_transaction_open_yet_refuses_nothing_of_the_next() -> None:
     """It had stood still, and read the next one's batch and the last one's marker in one moment."""
     TransactionsRun(Plan(campaign="transactions", seed=122640, keep_faults=(1, 2, 3))).run()
+
+
+@pytest.mark.slow
+def test_a_bit_that_a_start_after_a_power_cut_writes_again_is_the_disks_doing_yet() -> None:
+    """Of a batch's own offset, which no checksum covers: the watch took it for what the node had written, and for another history."""
+    ClusterRun(Plan(campaign="cluster", seed=131716)).run()
+
+
+@pytest.mark.slow
+def test_a_table_that_cannot_be_compacted_as_a_bit_of_it_has_flipped_is_no_fault_of_its_node() -> (
+    None
+):
+    TransactionsRun(Plan(campaign="transactions", seed=128030)).run()

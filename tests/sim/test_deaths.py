@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 from fencepost.chaos.campaigns.campaign import run_plan
 from fencepost.chaos.sim.cluster_watch import ClusterWatch
-from fencepost.chaos.sim.deaths import may_end_a_node
+from fencepost.chaos.sim.deaths import has_made, may_end_a_node
 from fencepost.chaos.sim.disk import MachineDisk
+from fencepost.chaos.sim.file_node import Write
 from fencepost.chaos.sim.plan import Plan
 from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import DiskFull, LogDamaged, Trouble
@@ -44,6 +45,23 @@ def test_what_has_rotted_or_is_unknown_may_end_the_node_that_it_is_on(disk: Mach
     assert may_end_a_node(disk, rotten, rotten=True)
     assert not may_end_a_node(disk, unknown)
     assert may_end_a_node(disk, unknown, older=True)
+
+
+def test_what_becomes_of_a_log_is_its_disks_doing_if_that_file_has_rotted(
+    disk: MachineDisk,
+) -> None:
+    cause = {"cause": "/data/t-0/0.log is damaged at position 3"}
+    disk.files.make_folder("/data/t-0")
+    for name in ("/data/t-0/0.log", "/data/t-0/1.log"):
+        disk.files.create(name).change(Write(0, b"abcdef"))
+    assert not has_made(disk, cause)
+    disk.files.file("/data/t-0/1.log").flip(3, 1)
+    assert not has_made(disk, cause), "another file has"
+    disk.files.file("/data/t-0/0.log").flip(3, 1)
+    assert has_made(disk, cause)
+    assert not has_made(disk, {"cause": "the file is closed"})
+    disk.fails_with(EIO)
+    assert has_made(disk, {"cause": "the file is closed"})
 
 
 @pytest.mark.parametrize("fails", ["append", "create"])

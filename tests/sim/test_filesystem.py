@@ -215,6 +215,8 @@ def test_what_was_written_can_be_told_from_what_has_rotted() -> None:
     node.change(Write(2, b"x"))
     assert bytes(node.content) == node.as_written() == b"abxdef"
     node.flip(5, 1)
+    node.change(Write(3, bytes(node.content[3:])))
+    assert node.as_written() == b"abxdef", "written again as it was read: it is as rotten as before"
     node.change(Write(4, None))
     assert bytes(node.content) == node.as_written() == b"abxd"
     node.make_durable(node.mark())
