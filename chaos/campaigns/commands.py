@@ -9,8 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.node.cli.full_output import written_whole
 
 from ..runs.interrupts import EXIT_INTERRUPTED, HeardAtLast
 from .options import (
@@ -118,14 +121,10 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        code: int = arguments.act(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Who read it went away. What Python would flush at its end goes nowhere; seeds that nobody saw have not passed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return code
+    """Seeds that nobody saw have not passed."""
+    return written_whole(
+        partial(arguments.act, arguments), unread=EXIT_BROKEN, no_room=EXIT_UNKNOWN
+    )
 
 
 # --- run ------------------------------------------------------------------------------------------

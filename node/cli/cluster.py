@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import errno
 import os
 import struct
 import sys
@@ -15,19 +14,17 @@ from typing import Any, Final
 from fencepost.cluster.base.shown import printable
 
 from .checked import CLIENT_PORT, Failed, NotUnderstood, address
+from .full_output import written_whole
+from .kafka_client import (
+    AdminClient,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    TopicPartition,
+    confluent_kafka,
+)
 from .output import began_json, has_json, show_json, show_line
 from .printable import json_text
-
-try:
-    import confluent_kafka
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-except ModuleNotFoundError:
-    sys.exit(
-        "fencepost: this command needs the Kafka client: `make install` in the checkout, or "
-        "pip install -e '.[clients]' there"
-    )
-
 from .refusals import explain, nobody_answers, why_silent
 
 BOOTSTRAP: Final = f"127.0.0.1:{CLIENT_PORT}"
@@ -41,8 +38,6 @@ READ_S, READ_OF_THE_LAST_S = 12.0, 5.0
 _LATE: Final = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 _UNTOLD: Final = -1001  # librdkafka's offset of a partition whose leader was not heard in time
 
-# Of what is written: a disk that is full, one's share of it, a file as large as it may be.
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -290,21 +285,7 @@ Command = Callable[[argparse.Namespace], int]
 def run_safely(command: Command, arguments: argparse.Namespace) -> int:
     """Run one command; a failure is one sentence on standard error, for programs also JSON, and exit code 1 or 2."""
     try:
-        code = _run(command, arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # `| head` went away: not a failure of ours
-        _write_no_more()
-        return EXIT_OK
-    except OSError as full:
-        if full.errno not in NO_ROOM:
-            raise
-        _write_no_more()
-        say(
-            f"standard output takes no more ({full.strerror}): what this command tells is not all there. Make room, or send it"
-            " elsewhere; then look again, as what it was to change may be done."
-        )
-        return EXIT_FAILED
+        return written_whole(lambda: _run(command, arguments))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
@@ -325,11 +306,6 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
     if getattr(arguments, "json", False) and not has_json():
         print(json_text({"error": why}))
     return failed
-
-
-def _write_no_more() -> None:
-    """What Python would flush at its end goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unpackable(wrong: ValueError | OverflowError | struct.error) -> str:

@@ -8,6 +8,7 @@ import importlib
 from typing import Final
 
 from . import COMMANDS
+from .full_output import written_whole
 
 _BASH: Final = """\
 _fencepost() {{
@@ -28,6 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return written_whole(lambda: _shown(arguments))
+
+
+def _shown(arguments: argparse.Namespace) -> int:
     tree = _tree()
     if arguments.shell == "fish":
         print(_fish(tree), end="")

@@ -5,14 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    ResourceType,
-)
-
 from .checked import Failed, named
 from .cluster import (
     EXIT_OK,
@@ -27,6 +19,7 @@ from .cluster import (
     seen,
     wait_to_read_s,
 )
+from .kafka_client import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from .output import show, show_json, show_line
 from .refusals import of_the_start
 

@@ -2,7 +2,7 @@
 
 INVARIANT  a group's position is never beyond a record that standard output has not taken.
 PREVENTS   a full disk, or a reader that goes away (`| head`), behind which the group has read what nobody has.
-PROVED BY  tests/node/test_cli.py::test_a_groups_position_is_not_beyond_what_was_written
+PROVED BY  tests/node/test_full_output.py::test_a_groups_position_is_not_beyond_what_was_written
 """
 
 import argparse
@@ -11,9 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from typing import Any
-
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from ..few import few
 from .checked import (
@@ -42,6 +39,7 @@ from .cluster import (
     run_safely,
     say,
 )
+from .kafka_client import KafkaException, OffsetSpec, TopicPartition
 from .leaderless import Stall
 from .output import Progress
 from .printable import json_text, quoted

@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 from fencepost.cluster.base.errors import Trouble
 from fencepost.cluster.wire.api import ApiKey
 
@@ -40,6 +38,12 @@ from .cluster import (
     seen,
     settle,
     wait_to_read_s,
+)
+from .kafka_client import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    OffsetSpec,
+    TopicPartition,
 )
 from .output import show, show_json, show_line
 from .printable import quoted

@@ -15,6 +15,7 @@ from fencepost.cluster.base.host_names import EVERYWHERE, PORT_MAX, host_and_por
 from fencepost.cluster.base.shown import printable
 
 from .checked import CLIENT_PORT, Failed, NotUnderstood, address
+from .full_output import written_whole
 
 PORT: Final = 9644
 PORTS: Final = {"http": 80, "https": 443}  # with a scheme the port may be left out
@@ -86,6 +87,10 @@ def connection_to(url: str, example: str, timeout_s: float) -> http.client.HTTPC
 
 def run(arguments: argparse.Namespace) -> int:
     """0 when all that are asked are as asked; 1, and why, when one is not or does not answer."""
+    return written_whole(lambda: _asked(arguments))
+
+
+def _asked(arguments: argparse.Namespace) -> int:
     try:
         places = doors(arguments.admin, arguments.bootstrap)
         urls = [door_url(each, EXAMPLE) for each in places]

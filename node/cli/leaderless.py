@@ -6,10 +6,9 @@ import time
 from collections.abc import Collection
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
-
 from .checked import Failed
 from .cluster import say
+from .kafka_client import KafkaException
 from .printable import quoted
 
 STILL_S: Final = 3.0  # an election takes less

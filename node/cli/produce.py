@@ -9,7 +9,6 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-from confluent_kafka import KafkaError, KafkaException
 from fencepost.cluster.base.shown import printable
 
 from ..few import few
@@ -31,6 +30,7 @@ from .cluster import (
     run_safely,
     say,
 )
+from .kafka_client import KafkaError, KafkaException
 from .leaderless import Stall
 from .output import Progress
 from .printable import quoted

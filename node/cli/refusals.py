@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
-
 from ..few import few
 from .checked import Failed
 from .children import ADMIN_PORTS_APART
+from .kafka_client import KafkaError
 from .printable import quoted
 
 # Where librdkafka's name is another one than Kafka's (org.apache.kafka.common.protocol.Errors).

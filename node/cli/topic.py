@@ -3,9 +3,6 @@
 import argparse
 from typing import Any, Final
 
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
-
 from ..few import few
 from . import topic_delete
 from .checked import Failed, NotUnderstood, named, number, whole
@@ -24,6 +21,7 @@ from .cluster import (
     settle,
     wait_to_read_s,
 )
+from .kafka_client import NewPartitions, NewTopic, OffsetSpec, TopicCollection
 from .output import show, show_json, show_line
 
 OF_THE_CLUSTER: Final = -1  # the cluster's own number, in a request

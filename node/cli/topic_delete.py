@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka.admin import OffsetSpec
 from fencepost.cluster.base.ids import (
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
@@ -36,6 +35,7 @@ from .cluster import (
     seen,
     settle,
 )
+from .kafka_client import OffsetSpec
 from .output import show_line
 
 NODE_S: Final = 5.0  # how long one node may take to tell its groups, or where its logs end

@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 
 from fencepost.cluster.base.log import text_of
 
+from .full_output import NO_ROOM, written_whole
 from .printable import json_text
 
 EXIT_OK, EXIT_NOT_FOUND, EXIT_USAGE = 0, 1, 2
@@ -35,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """1 when no line has that id."""
+    return written_whole(lambda: _followed(arguments), no_room=EXIT_USAGE)
+
+
+def _followed(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         # `| head` ends it; whoever called goes on as before.
         stack.callback(signal.signal, signal.SIGPIPE, signal.signal(signal.SIGPIPE, signal.SIG_DFL))
@@ -51,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
                 number += 1
                 print(shown)
         except OSError as broken:
+            if broken.errno in NO_ROOM:
+                raise
             print(f"fencepost: this is not all: {broken}", file=sys.stderr)
             return EXIT_USAGE
     if not number:

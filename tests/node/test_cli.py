@@ -342,49 +342,6 @@ def test_a_reader_of_the_simulators_words_may_go_away(command: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_failure(node: Node, run: Run, tmp_path: Path) -> None:
-    topic = "for-head"
-    file = lines(tmp_path, *(str(number) for number in range(20_000)))
-    assert run("produce", topic, "--file", file).code == 0
-    pipe = f"set -o pipefail; '{FENCEPOST}' consume {topic} --bootstrap {node.bootstrap} | head -1"
-    said = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout, said.stderr) == (0, "0\n", "")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not Path("/dev/full").exists(), reason="only Linux has a disk that is always full"
-)
-@pytest.mark.parametrize("json_too", [(), ("--json",)])
-@pytest.mark.parametrize("command", ["consume", "topic describe"])
-def test_an_output_that_takes_no_more_is_one_sentence(
-    node: Node, run: Run, topic: str, tmp_path: Path, command: str, json_too: tuple[str, ...]
-) -> None:
-    file = lines(tmp_path, *(str(number) for number in range(20_000)))
-    assert run("produce", topic, "--file", file).code == 0
-    words = [FENCEPOST, *command.split(), topic, *json_too, "--bootstrap", node.bootstrap]
-    with Path("/dev/full").open("w") as full:
-        said = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (said.returncode, said.stderr.count("\n")) == (1, 1), said.stderr
-    assert said.stderr.startswith("fencepost: standard output takes no more (No space left on")
-    assert "Make room, or send it elsewhere" in said.stderr
-
-
-@pytest.mark.slow
-def test_a_groups_position_is_not_beyond_what_was_written(
-    node: Node, run: Run, topic: str, tmp_path: Path
-) -> None:
-    """It had read to the end of a topic of which a full disk had taken nothing."""
-    group = f"cut-short-{topic}"
-    file = lines(tmp_path, *(str(number) for number in range(20_000)))
-    assert run("produce", topic, "--file", file, "--partition", "0").code == 0
-    words = [FENCEPOST, "consume", topic, "--group", group, "--bootstrap", node.bootstrap]
-    with Path("/dev/full").open("w") as full:
-        subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert run("consume", topic, "--group", group).out == Path(file).read_text()
-
-
-@pytest.mark.slow
 def test_minus_one_is_the_clusters_own_number_as_in_kafka(run: Run) -> None:
     words = ("--partitions", "-1", "--replication-factor", "-1")
     assert run("topic", "create", "of-the-cluster", *words).out == "of-the-cluster created\n"

@@ -1,11 +1,13 @@
 """Words of the command line that can't be: refused by a sentence before anything is asked, let alone done."""
 
 import json
+import subprocess
 import sys
 
 import pytest
 from cluster_on_the_wire import ToldCluster
 from fencepost.cluster.wire.api import ApiKey
+from fencepost.node.cli import COMMANDS
 from fencepost.node.cli import cluster as shared
 from fencepost.node.cli.checked import Failed, address
 from fencepost.node.cli.wire import Wire
@@ -204,3 +206,23 @@ def test_a_program_gets_one_document_and_no_second_one(capsys) -> None:
 
     assert shared.run_safely(half, shared.argparse.Namespace(json=True)) == 1
     assert json.loads(capsys.readouterr().out) == [1]
+
+
+NEED_THE_CLIENT = ("topic", "produce", "consume", "group", "txn", "node", "partition", "config")
+WITHOUT = "import sys; sys.modules['confluent_kafka'] = None\nfrom fencepost.node.main import main"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_the_kafka_client_a_command_says_what_it_needs_or_does_without(
+    command: str,
+) -> None:
+    """Which of a command's modules is imported first is nobody's to know: of eight commands three said it."""
+    script = f"{WITHOUT}\nsys.exit(main(['{command}', '--help']))"
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    if command in NEED_THE_CLIENT:
+        assert (said.returncode, said.stderr.count("\n")) == (1, 1), said.stderr
+        assert said.stderr.startswith("fencepost: this command needs the Kafka client: `make")
+    else:
+        assert (said.returncode, said.stderr) == (0, "")

@@ -1,0 +1,97 @@
+"""Commands whose output finds no room, or no reader: a sentence, an exit code, and nothing that is committed unseen."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_said import Run, runs
+from fencepost.chaos.harness.processes import Node
+from support.fencepost_process import fencepost
+
+FENCEPOST = Path(sys.executable).with_name("fencepost")
+FULL = Path("/dev/full")
+NUMBERS = "".join(f"{number}\n" for number in range(20_000))
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FULL.exists(), reason="only Linux has a disk that is always full"),
+]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with fencepost(environment={"FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}) as running:
+        yield running
+
+
+@pytest.fixture
+def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
+    return runs(capsys)
+
+
+@pytest.fixture
+def numbers(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own, with more in its partition 0 than a pipe holds."""
+    topic = f"numbers-{abs(hash(request.node.name))}"
+    file = tmp_path / "numbers"
+    file.write_text(NUMBERS)
+    assert run("topic", "create", topic, "--partitions", "2").code == 0
+    assert run("produce", topic, "--file", str(file), "--partition", "0").code == 0
+    return topic
+
+
+def into_full(*words: str) -> tuple[int, str]:
+    with FULL.open("w") as full:
+        said = subprocess.run(
+            [FENCEPOST, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    return said.returncode, said.stderr
+
+
+def is_told_of(told: str) -> bool:
+    return (
+        told.count("\n") == 1
+        and told.startswith("fencepost: standard output takes no more (No space left on")
+        and "Make room, or send it elsewhere" in told
+    )
+
+
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["consume", "topic describe"])
+def test_an_output_that_takes_no_more_is_one_sentence(
+    node: Node, numbers: str, command: str, json_too: tuple[str, ...]
+) -> None:
+    where = ("--bootstrap", node.bootstrap)
+    code, told = into_full(*command.split(), numbers, *json_too, *where)
+    assert code == 1 and is_told_of(told), told
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("completion bash", 1), ("health", 1), ("sim campaigns", 2), ("sim planted --list", 2)],
+)
+def test_so_it_is_of_commands_that_ask_no_broker(node: Node, words: str, code: int) -> None:
+    """The simulator's own 1 is a promise that was broken."""
+    door = ["--bootstrap", node.bootstrap] if words == "health" else []
+    ended, told = into_full(*words.split(), *door)
+    assert ended == code and is_told_of(told), told
+
+
+def test_a_reader_that_goes_away_is_no_failure(node: Node, numbers: str) -> None:
+    pipe = (
+        f"set -o pipefail; '{FENCEPOST}' consume {numbers} --bootstrap {node.bootstrap} | head -1"
+    )
+    said = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "0\n", "")
+
+
+def test_a_groups_position_is_not_beyond_what_was_written(
+    node: Node, run: Run, numbers: str
+) -> None:
+    """It had read to the end of a topic of which a full disk had taken nothing."""
+    group = f"cut-short-{numbers}"
+    into_full("consume", numbers, "--group", group, "--bootstrap", node.bootstrap)
+    assert run("consume", numbers, "--group", group).out == NUMBERS
