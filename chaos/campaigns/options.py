@@ -105,6 +105,8 @@ def why_not(plan: Plan) -> str:
             if name not in known:
                 allowed = ", ".join(sorted(known)) or "none"
                 return f"{name!r} is no {what} of campaign {plan.campaign}; there are: {allowed}"
+    if plan.nodes and plan.campaign not in HAVE_NODES:
+        return f"--nodes {plan.nodes} is of {_listed(HAVE_NODES)}; campaign {plan.campaign} has nodes of its own: leave it out"
     try:
         NodeConfig.load(flags=plan.config, environment={}, file=None)
     except ConfigRefused as refused:

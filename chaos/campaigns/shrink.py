@@ -11,6 +11,7 @@ from typing import Final
 
 from ..sim.plan import Plan
 from .campaign import Outcome
+from .options import HAVE_NODES
 
 NODES_MIN: Final = 3
 UNTIL_STEP_S: Final = 0.001  # behind the last fault's beginning
@@ -114,8 +115,9 @@ class Shrinker:
                 self._try([replace(self._best.plan, keep_clients=tuple(kept))])
 
     def _fewer_nodes(self) -> None:
-        if self._best.plan.nodes != NODES_MIN:
-            self._try([replace(self._best.plan, nodes=NODES_MIN)])
+        plan = self._best.plan
+        if plan.campaign in HAVE_NODES and plan.nodes != NODES_MIN:
+            self._try([replace(plan, nodes=NODES_MIN)])
 
 
 def _pieces(items: Sequence[int], count: int) -> list[list[int]]:

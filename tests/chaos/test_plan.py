@@ -73,6 +73,10 @@ def test_what_a_campaign_does_not_know_is_named_with_what_it_does() -> None:
     assert "no workload of campaign cluster" in why_not(
         Plan(campaign="cluster", seed=1, workloads=("bank",))
     )
+    assert (
+        "--nodes 3 is of cluster, transactions or added; campaign quorum has nodes of its own"
+        in (why_not(Plan(campaign="quorum", seed=1, nodes=3)))
+    )
     assert "no planted bug" in why_not(Plan(campaign="cluster", seed=1, planted="nothing"))
     assert "unknown setting foo;" in why_not(Plan(campaign="cluster", seed=1, config=("foo=1",)))
     assert why_not(Plan(campaign="cluster", seed=1, config=("flush.policy=os",))) == ""
