@@ -153,7 +153,9 @@ class Damage(Fault):
         return f"it said: {' | '.join(told[:3])}" if told else SILENT
 
     def _replace_disk(self, node: int) -> None:
+        """Not the last copy of anything: with another fault at the same time nobody else may have all of it yet."""
         self.system.kill(node)
+        self.stage.asked.wait_held_by_others(node, SYNC_S)
         folder = self.system.folder(node)
         shutil.rmtree(folder)
         folder.mkdir()

@@ -71,6 +71,15 @@ class Asking:
         """Seconds; TimeoutError when somebody stays behind."""
         return wait_for("all replicas in sync", self.in_sync, wait_s)
 
+    def wait_held_by_others(self, node: int, wait_s: float) -> float:
+        """Until of each partition somebody else has all; TimeoutError when nobody has."""
+
+        def is_held() -> bool:
+            found = asking.partitions(self.addresses())
+            return bool(found) and all(set(each.isr) - {node} for each in found)
+
+        return wait_for(f"others that have all that node {node} has", is_held, wait_s)
+
     def seen(self) -> dict[str, Any]:
         """One line of seen.jsonl, as far as somebody answers; what nobody says is left out."""
         line: dict[str, Any] = {}

@@ -36,6 +36,9 @@ class InSync(Known):
     def wait_in_sync(self, wait_s: float) -> float:
         return 0.0
 
+    def wait_held_by_others(self, node: int, wait_s: float) -> float:
+        return 0.0
+
 
 def strike(kind: type[Fault], machines: Machines, target: str, dice: str = "dice") -> Fault:
     stage = Stage(machines, InSync(machines), Clients())

@@ -8,6 +8,9 @@ import pytest
 from faults_machines import InSync, Machines, strike
 from fencepost.chaos.faults import damage_faults
 from fencepost.chaos.faults.damage_faults import DAMAGE_EVENTS, SILENT, Damage
+from fencepost.chaos.faults.targets import Asking
+from fencepost.chaos.harness import asking
+from fencepost.chaos.harness.asking import PartitionView
 from fencepost.cluster.base.log_events import EVENTS
 
 FILES = ("t-0/0.log", "t-0/0.index", "metadata/snapshot", "meta.properties")
@@ -83,6 +86,28 @@ def test_who_names_its_damage_and_refuses_gets_an_empty_disk_and_that_is_well(
     refuses_once(machines, monkeypatch)
     assert "refused to start, was given an empty disk, and is whole again" in fault.heal()
     assert list(machines.folder(node).iterdir()) == [] and fault.stage.trouble == []
+
+
+def test_the_last_copy_of_anything_is_not_thrown_away(machines, monkeypatch) -> None:
+    """With `--at-once` above 1 another fault may keep the others behind: what only this disk has was acknowledged."""
+    before = with_files(machines)
+    fault = strike(Damage, machines, "one")
+    fault.begin()
+    (node,) = fault.nodes
+    machines.words = said_since_the_start(refusal(damaged(machines, before)[0]))
+    refuses_once(machines, monkeypatch)
+    left = contents(machines)
+    views = [PartitionView("t", 0, 1, (1, 2, 3), (1, 2, 3))]
+    views.append(PartitionView("t", 1, -1, (1, 2, 3), (node,)))
+    monkeypatch.setattr(asking, "partitions", lambda _addresses: views)
+    monkeypatch.setattr(InSync, "wait_held_by_others", Asking.wait_held_by_others)
+    monkeypatch.setattr(damage_faults, "SYNC_S", 0.01)
+    with pytest.raises(TimeoutError, match=f"others that have all that node {node} has"):
+        fault.heal()
+    assert contents(machines) == left
+    views[1] = PartitionView("t", 1, -1, (1, 2, 3), (node, *fault.system.nodes))
+    fault._replace_disk(node)
+    assert list(machines.folder(node).iterdir()) == []
 
 
 def test_who_finds_its_damage_when_it_is_in_sync_gets_an_empty_disk_too(
