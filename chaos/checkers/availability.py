@@ -7,7 +7,8 @@ PREVENTS   a run that is valid because nothing was served while it was hard, or 
 PROVED BY  tests/chaos/test_queue_promised.py::test_a_cut_of_one_of_three_in_which_nothing_is_acknowledged_is_unavailable_though_it_ends_soon,
            tests/chaos/test_queue_availability.py::test_a_key_that_acknowledges_nothing_while_one_of_three_is_away_is_unavailable
 
-While too many are away (`away.py`) nothing is owed, and that time is no part of what recovery took. A fault counts as over
+While too many are away (`away.py`) nothing is owed, and that time is no part of what recovery took. While a copy that hangs is
+waited for (`promised.LAGS`) no other fault is asked about, and who tries in vain then has not been refused. A fault counts as over
 when all of its nodes served again. One with a key that was never served again has no time of recovery, and is counted.
 """
 
@@ -17,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .away import AVAILABLE_S, Excused, until_of, whole_faults
+from .away import AVAILABLE_S, SETTLE_S, Excused, until_of, whole_faults
 from .busy import Machine
 from .history import Anomaly
-from .promised import NEVER, OPEN_S, TOO_SLOW, Promise
+from .promised import NEVER, OPEN_S, TOO_SLOW, WAITS, Promise, is_waited_for
 from .txn_history import LIFE, Txn
 
 TRIED_S: Final = 20.0  # who begins later than this had less than 10 s, which is no question
@@ -47,6 +48,7 @@ class Recovery:
     tried: dict[str, int] = field(default_factory=dict)  # key -> line of the first try
     wanted_s: dict[str, tuple[float, float]] = field(default_factory=dict)  # first try, last one
     served_s: dict[str, float] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)  # keys of whose tries one had a fair chance
     is_settled: bool = False
 
     @property
@@ -108,7 +110,10 @@ class Availability:
         # A transaction that lasts as long as it may, and its end after that, are behind the one node that is too slow for them.
         self.excused_for_readers = Excused(known, nodes, healed_s, machine, too_slow=TOO_SLOW)
         slowed = Excused(known, nodes, healed_s, machine, no_excuse=frozenset())
-        asking = Asking(excused, promise or Promise(), healed_s, slowed)
+        promise = promise or Promise()
+        waits = [*known, *promise.waits(known, healed_s)]
+        self.waiting = Excused(waits, nodes, healed_s, machine, too_slow=frozenset({WAITS}))
+        asking = Asking(excused, promise, healed_s, slowed, self.waiting)
         found = [each for fault in known for each in asking.of(fault)]
         if healed_s is not None:
             due_s = excused.due(healed_s)
@@ -135,6 +140,9 @@ class Availability:
                 self._serve(key, op)
             for each in tried:
                 each.tried_by(op, key)
+                # Not when all of it was behind a copy that hung: it was waited for, as is promised.
+                if each.during or self.waiting.over(max(op.began_s, each.from_s)) < op.ended_s:
+                    each.refused.add(key)
         if op.type == "ok":
             self._acked[int(op.ended_s // AVAILABLE_S)] += 1
         if op.ended_s >= self._swept_s + LONGEST_S:
@@ -200,7 +208,8 @@ class Availability:
             )
             what = f"was acknowledged from {each.from_s:.1f} s to {until}: {each.what}"
             for key, line in self._wanted(each):
-                if each.served_s.get(key, NEVER) > each.due_s and (each.from_s, key) not in told:
+                is_late = each.served_s.get(key, NEVER) > each.due_s
+                if is_late and key in each.refused and (each.from_s, key) not in told:
                     told.add((each.from_s, key))
                     found.append(Anomaly("unavailable", key, f"nothing {what}", (line,)))
             is_told = (each.from_s, "all") in told
@@ -278,6 +287,7 @@ class Asking:
     promise: Promise
     healed_s: float | None
     slowed: Excused  # and when too many were away, if who is slower by milliseconds were
+    waiting: Excused  # and when a copy that hangs is waited for, too
 
     def of(self, fault: Mapping[str, Any]) -> list[Recovery]:
         begins_s, ends_s = float(fault["at_s"]), until_of(fault, self.healed_s)
@@ -285,7 +295,7 @@ class Asking:
         what = str(fault.get("what", ""))
         found = self._from_its_beginning(fault, what, owed_s, ends_s)
         if after_s > owed_s:
-            due_s = self.excused.due(after_s)
+            due_s = self.waiting.due(self.waiting.over(after_s))
             found.append(Recovery(after_s, f"the end of: {what}", asked=True, due_s=due_s))
         return [each for each in found if each.from_s < NEVER]
 
@@ -300,11 +310,22 @@ class Asking:
         due_s = self.excused.due(owed_s)
         is_asked = promised_s <= AVAILABLE_S or due_s >= ends_s
         is_asked = is_asked and (promised_s < NEVER or owed_s >= ends_s)
+        due_s = max(due_s, self._due_behind_others(fault, owed_s, ends_s))
         found = [Recovery(owed_s, what, asked=is_asked, measured=True, due_s=due_s)]
         due_s = self.excused.due(owed_s, promised_s)
+        if not is_waited_for(fault):
+            due_s = max(due_s, self.waiting.due(self.waiting.over(owed_s), promised_s))
         if owed_s < ends_s and due_s <= ends_s:
             found.append(Recovery(owed_s, what, asked=True, due_s=due_s, during=True))
         return found
+
+    def _due_behind_others(self, fault: Mapping[str, Any], owed_s: float, ends_s: float) -> float:
+        """As `Excused.due`, without the time in which copies that hang are waited for; but its own counts."""
+        if not is_waited_for(fault):
+            return self.waiting.due(self.waiting.over(owed_s))
+        own_s = max(owed_s, min(ends_s, float(fault["at_s"]) + self.promise.lag_s))
+        left_s = AVAILABLE_S - self.excused.machine.between(owed_s, own_s)
+        return self.waiting.due(own_s, max(SETTLE_S, left_s))
 
 
 def _figures(took: list[float], not_served: int) -> dict[str, float]:

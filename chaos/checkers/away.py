@@ -62,7 +62,7 @@ class Excused:
     ) -> None:
         """Faults, each with its form: `too_slow` are an excuse on however few nodes, `no_excuse` on none."""
         self._too_slow, self._no_excuse = too_slow, no_excuse
-        self._machine = machine or Machine(())
+        self.machine = machine or Machine(())
         self._spare = min((nodes - 1) // 2, LOST_MAX)
         self._begins: list[float] = []
         self._ends: list[float] = []
@@ -111,10 +111,10 @@ class Excused:
         settle_s = min(SETTLE_S, within_s)
         left_s, at_s = within_s - settle_s, from_s
         while at_s < NEVER and within_s < NEVER:
-            settled_s, next_s = self._machine.later(at_s, settle_s), self.next_after(at_s)
-            had_s = self._machine.between(settled_s, next_s) if next_s < NEVER else NEVER
+            settled_s, next_s = self.machine.later(at_s, settle_s), self.next_after(at_s)
+            had_s = self.machine.between(settled_s, next_s) if next_s < NEVER else NEVER
             if had_s >= left_s:
-                return self._machine.later(settled_s, left_s)
+                return self.machine.later(settled_s, left_s)
             left_s -= max(0.0, had_s)
             at_s = self.over(next_s)
         return NEVER

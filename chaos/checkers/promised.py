@@ -9,7 +9,7 @@ Who is away is fenced when its session is over, and others lead. A copy that is 
 leader, or whose disk hangs, is waited for until `replica.lag.time.max.ms`, in Kafka as in Fencepost.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +41,8 @@ WORDS: Final = {
 }
 # (fault, form) that is waited for as a copy that lags.
 LAGS: Final = frozenset({("cut", PARTIAL), ("disk-slow", STUCK), ("disk-slow", "")})
+# What is waited for so, as a fault of its own: no node of it is away, and nobody is served.
+WAITS: Final = ("waits", "")
 # The clients' own ways take longer than their transactions may last: nothing is owed before its end.
 TOO_SLOW: Final = frozenset({("slow", "")})
 
@@ -51,6 +53,10 @@ def form_of(fault: Mapping[str, Any]) -> str:
         return str(said)
     what = str(fault.get("what", ""))
     return next((form for words, form in WORDS.items() if words in what), "")
+
+
+def is_waited_for(fault: Mapping[str, Any]) -> bool:
+    return (str(fault.get("fault")), form_of(fault)) in LAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,17 @@ class Promise:
     def shown_s(self) -> float:
         """For a consumer to be shown what was acknowledged: in case of need it is behind a transaction of a killed client."""
         return self.session_s + ELECTED_S + CLIENT_S + OPEN_S
+
+    def waits(
+        self, faults: Iterable[Mapping[str, Any]], healed_s: float | None
+    ) -> Iterator[dict[str, Any]]:
+        """From the beginning of each fault of `LAGS` until it is over, or nobody waits any more."""
+        for fault in filter(is_waited_for, faults):
+            begins_s, until_s = float(fault["at_s"]), fault.get("until_s")
+            ends_s = [begins_s + self.lag_s, healed_s if until_s is None else float(until_s)]
+            over_s = min(each for each in ends_s if each is not None)
+            kind, form = WAITS
+            yield {"at_s": begins_s, "until_s": over_s, "fault": kind, "form": form, "nodes": ()}
 
     def within_s(self, fault: Mapping[str, Any]) -> float:
         """From its beginning, or from when a majority is there."""

@@ -100,6 +100,34 @@ def test_a_copy_that_only_lags_is_waited_for_as_long_as_the_setting_says(kind, f
     assert unserved_until(141) == [A]
 
 
+def stuck(at_s, until_s, name="1"):
+    return fault(at_s, until_s, [1], "disk-slow", "stuck", name)
+
+
+def test_of_one_disk_that_hangs_its_own_time_counts() -> None:
+    """30 s from its beginning, whether it hangs for 3 s of them or for 13."""
+    for until_s in (103.0, 113.0):
+        for served_s, found in ((128, []), (132, [A])):
+            ops = [*served(A, (50, 100), (served_s, 200)), *tries(A, 100, served_s)]
+            assert keys([stuck(100.0, until_s)], *ops) == found
+
+
+@pytest.mark.parametrize("before", [stuck(100.0, 113.0), fault(100.0, 101.0, [2], "kill")])
+def test_while_a_disk_that_hangs_is_waited_for_no_other_fault_is_asked_about(before) -> None:
+    """It had hung twice within 30 s, for 13 s and for 12: there was no time left to serve anybody in."""
+    faults = [before, stuck(119.0, 131.0, "2")]
+    for served_s, found in ((140, []), (165, [A])):
+        ops = [*served(A, (50, 100), (served_s, 200)), *tries(A, 100, served_s)]
+        assert sorted({*keys(faults, *ops)}) == found
+
+
+def test_who_tried_only_while_a_disk_hung_was_refused_by_nobody() -> None:
+    """He waited as was promised, and began anew, for reasons of his own, when the time was over."""
+    only = [*served(A, (50, 100), (150, 200)), *served(B, (50, 200)), *tries(A, 101, 112)]
+    assert keys([stuck(100.0, 113.0)], *only) == []
+    assert {*keys([stuck(100.0, 113.0)], *only, *tries(A, 113, 115))} == {A}
+
+
 def test_nodes_that_are_cut_off_and_hear_clients_may_be_asked_once_more() -> None:
     """They say that they lead, and whoever believes it waits for as long as a client waits."""
     ops = [*served(A, (50, 100), (114, 200)), *tries(A, 100, 114)]
