@@ -9,11 +9,10 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.node.cli.full_output import written_whole
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 
 from ..runs.interrupts import EXIT_INTERRUPTED, HeardAtLast
 from .options import (
@@ -121,10 +120,25 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Seeds that nobody saw have not passed."""
-    return written_whole(
-        partial(arguments.act, arguments), unread=EXIT_BROKEN, no_room=EXIT_UNKNOWN
-    )
+    try:
+        code: int = arguments.act(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read it went away: seeds that nobody saw have not passed
+        _write_no_more()
+        return EXIT_BROKEN
+    except OSError as full:
+        if full.errno not in DISK_FULL_ERRNOS:
+            raise
+        _write_no_more()
+        what = f"standard output takes no more ({full.strerror}): what was found is not all told"
+        print(f"fencepost sim: {what}. Make room, or send it elsewhere.", file=sys.stderr)
+        return EXIT_UNKNOWN
+    return code
+
+
+def _write_no_more() -> None:
+    """What Python would flush at its end goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # --- run ------------------------------------------------------------------------------------------

@@ -5,14 +5,13 @@ PREVENTS   a report cut short by a full disk that looks whole; a traceback where
 PROVED BY  tests/node/test_full_output.py::test_an_output_that_takes_no_more_is_one_sentence
 """
 
-import errno
 import os
 import sys
 from collections.abc import Callable
 from typing import Final
 
-# Of what is written: a disk that is full, one's share of it, a file as large as it may be.
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
+
 FAILED: Final = 1
 
 
@@ -25,7 +24,7 @@ def written_whole(command: Callable[[], int], *, unread: int = 0, no_room: int =
         _write_no_more()
         return unread
     except OSError as full:
-        if full.errno not in NO_ROOM:
+        if full.errno not in DISK_FULL_ERRNOS:
             raise
         _write_no_more()
         print(

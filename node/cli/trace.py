@@ -14,9 +14,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
+from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 from fencepost.cluster.base.log import text_of
 
-from .full_output import NO_ROOM, written_whole
+from .full_output import written_whole
 from .printable import json_text
 
 EXIT_OK, EXIT_NOT_FOUND, EXIT_USAGE = 0, 1, 2
@@ -56,7 +57,7 @@ def _followed(arguments: argparse.Namespace) -> int:
                 number += 1
                 print(shown)
         except OSError as broken:
-            if broken.errno in NO_ROOM:
+            if broken.errno in DISK_FULL_ERRNOS:
                 raise
             print(f"fencepost: this is not all: {broken}", file=sys.stderr)
             return EXIT_USAGE

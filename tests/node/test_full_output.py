@@ -54,7 +54,7 @@ def into_full(*words: str) -> tuple[int, str]:
 def is_told_of(told: str) -> bool:
     return (
         told.count("\n") == 1
-        and told.startswith("fencepost: standard output takes no more (No space left on")
+        and ": standard output takes no more (No space left on device): what" in told
         and "Make room, or send it elsewhere" in told
     )
 
