@@ -18,7 +18,7 @@ help:  ## show what there is
 run: $(VENV)/.installed  ## start three nodes on 127.0.0.1:9092 to 9094 with their data in ./data
 	@exec $(BIN)/fencepost dev --nodes $(NODES) --port $(PORT) --data $(DATA)
 
-test: $(VENV)/.tested  ## run every test that this machine has the tools for, in eight processes
+test: $(VENV)/.tested  ## run every test that this machine has the tools for, in nine processes
 	$(BIN)/python tests/side_by_side.py
 
 test-alone: $(VENV)/.tested  ## run what a busy machine can't be asked: times that are kept, and whether Kafka still does what we compare with
