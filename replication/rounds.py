@@ -214,6 +214,8 @@ class Rounds:
                 return
             gone = log.apply_retention(now_ms, partition.high_watermark)
         except (OSError, LogDamaged) as error:
+            if log.removed:  # meanwhile, and its files with it
+                return
             self._manager.counters.round_failures[RETENTION] += 1
             name = str(partition.topic_partition)
             self._env.log.error("retention_failed", partition=name, cause=str(error))
@@ -270,6 +272,8 @@ class Rounds:
                 is_heard=lambda: self.confirm_image(HEARD_S),
             )
         except (OSError, LogDamaged, BatchRefused) as error:
+            if partition.log.removed:  # meanwhile, and its files with it
+                return False
             self._manager.counters.round_failures[COMPACTION] += 1
             name = str(partition.topic_partition)
             self._env.log.error("compaction_failed", partition=name, cause=str(error))

@@ -381,3 +381,9 @@ def test_a_table_that_cannot_be_compacted_as_a_bit_of_it_has_flipped_is_no_fault
 ):
     kept = {"keep_faults": (4,), "keep_clients": ("table1", "table2"), "until_s": 2.339}
     TransactionsRun(Plan(campaign="transactions", seed=128030, nodes=3, **kept)).run()
+
+
+@pytest.mark.slow
+def test_a_log_that_is_moved_away_while_it_is_compacted_is_no_error_of_its_node() -> None:
+    """Its files were gone: the node said so as an error, and counted it for the alert."""
+    TransactionsRun(Plan(campaign="transactions", seed=128112)).run()

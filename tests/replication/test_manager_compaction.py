@@ -60,6 +60,35 @@ def test_a_compaction_that_fails_half_way_takes_its_partition_offline(
     play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
 
 
+@pytest.mark.parametrize("way", ["log.compaction.compact", "rounds.know_ages"])
+def test_a_log_that_is_removed_while_a_round_is_at_it_has_not_failed(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was moved to other nodes: an error, and one more for the alert, of files that nobody misses."""
+
+    async def scene(node: Node) -> None:
+        went = []
+
+        def goes(*_: Any, **__: Any) -> None:
+            node.partition().log.removed = True
+            went.append(way)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+        monkeypatch.setattr(f"fencepost.replication.{way}", goes)
+        for number in range(6):
+            await node.write(batch(str(number), key=b"k", timestamp=node.env.clock.now_ms()))
+            if number == 4:
+                node.partition().log.roll(node.env.clock.now_ms())
+        await node.env.clock.sleep(400)
+        assert went
+        told = [event for _, event, _ in node.env.machine.events]
+        assert not {"compaction_failed", "retention_failed"} & {*told}
+        assert not any(node.manager.counters.round_failures.values())
+        assert not node.manager.offline
+
+    play(scene, configs={"orders": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}})
+
+
 def test_a_compacted_topic_is_compacted_in_its_round() -> None:
     async def scene(node: Node) -> None:
         for number in range(6):
