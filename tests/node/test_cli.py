@@ -4,34 +4,20 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
-from cli_said import Run, refused, runs
+from cli_said import Run, refused
 from confluent_kafka import Consumer, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 from fencepost.chaos.harness.processes import Node, free_port
 from fencepost.node.cli import COMMANDS
 from fencepost.node.cli.topic import _id
-from support.fencepost_process import fencepost
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
 _number = count(1)
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with fencepost(environment={"FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}) as running:
-        yield running
-
-
-@pytest.fixture
-def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
-    return runs(capsys)
 
 
 @pytest.fixture

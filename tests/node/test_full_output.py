@@ -2,15 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
-from cli_said import Run, runs
+from cli_said import Run
 from fencepost.chaos.harness.processes import Node
-from support.fencepost_process import fencepost
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
+_number = count(1)
 FULL = Path("/dev/full")
 NUMBERS = "".join(f"{number}\n" for number in range(20_000))
 
@@ -20,22 +20,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with fencepost(environment={"FENCEPOST_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}) as running:
-        yield running
-
-
 @pytest.fixture
-def run(node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("FENCEPOST_BOOTSTRAP", node.bootstrap)
-    return runs(capsys)
-
-
-@pytest.fixture
-def numbers(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def numbers(run: Run, tmp_path: Path) -> str:
     """A topic of the test's own, with more in its partition 0 than a pipe holds."""
-    topic = f"numbers-{abs(hash(request.node.name))}"
+    topic = f"numbers-{next(_number)}"
     file = tmp_path / "numbers"
     file.write_text(NUMBERS)
     assert run("topic", "create", topic, "--partitions", "2").code == 0
