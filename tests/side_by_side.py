@@ -36,9 +36,9 @@ PARTS = {
 }
 # Linux shares the cores out by session, so each part is one of its own, as the nodes that it starts are: all in one
 # would have a tenth of what each node has. And Spark gives up a Python worker that needs over ten seconds to start,
-# which no setting of it changes: its part goes first where that is allowed (root's). The simulator computes for longest,
-# then the cluster's: with a share like all others' they would have a core to themselves in the end, and another idle.
-NICE = {"spark": -10, "sim": -4, "cluster": -3}
+# which no setting of it changes: its part goes first where that is allowed (root's). Chaos waits for longest, the
+# simulator computes for longest, then the cluster's: with a share like all others' they would be alone in the end.
+NICE = {"spark": -10, "chaos": -5, "sim": -4, "cluster": -3}
 # Programs are started hundreds of times, and each would compile all that it imports: half a second of a core.
 COMPILED_ONCE = {
     name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
