@@ -8,6 +8,9 @@ librdkafka 2.10 to 2.16: a node that the metadata no longer names is taken off i
 (`rd_kafka_broker_decommission`), but it stays in the cache of group coordinators. `send_offsets_to_transaction` then waits
 for that connection (`rd_kafka_coord_req_fsm`), until any other connection comes or goes; the timeout of the
 call is kept (`creq_ts_timeout`) and never looked at. Its issues 5511 and 5456.
+
+And 2.16, seen once in about 600 tries at it: `close` answers partitions that come in that very moment (`rd_kafka_assign`), and
+waits for an answer of a group that is no more. Its issue 4884. No signal is heard in there, so the process could not be ended either.
 """
 
 import threading
@@ -18,7 +21,7 @@ __all__ = ["CallHangs", "bounded"]
 
 
 class CallHangs(Exception):
-    """The call is still under way, in a thread of its own. Give up what it belongs to: its producer must be fenced."""
+    """The call is still under way, in a thread of its own. Give up what it belongs to; a producer must be fenced."""
 
 
 def bounded(call: Callable[[], Any], timeout_s: float, what: str) -> Any:

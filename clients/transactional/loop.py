@@ -49,6 +49,7 @@ MESSAGES_MAX: Final = 500  # in one transaction
 WAIT_S: Final = 0.1  # for the first message of one
 CALL_S: Final = 5.0
 HANGS_S: Final = 2 * CALL_S  # a call that has not come back by then never will
+LEAVES_S: Final = 30.0  # the same, of leaving the group
 RETRY_S: Final = 60.0
 # A process that is killed keeps readers from going past its transaction for as long.
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -138,7 +139,10 @@ class TransactionalLoop:
 
     def close(self) -> None:
         """Leave the group, so that others go on at once."""
-        self._consumer.close()
+        try:
+            bounded(self._consumer.close, LEAVES_S, "leaving the group")
+        except CallHangs as trouble:
+            log.warning("%s; others go on when the session of this member is over", trouble)
 
     def __enter__(self) -> Self:
         return self

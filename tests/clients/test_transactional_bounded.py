@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from brokers import WAIT_S
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from fencepost.clients.transactional import Output, TransactionalLoop, loop
 from fencepost.clients.transactional.bounded import CallHangs, bounded
 from librdkafka import consumer_of, create, producer_of, receive, send, until
@@ -28,6 +28,34 @@ def test_what_a_call_gives_or_raises_is_given_and_raised() -> None:
 
     with pytest.raises(TimeoutError, match="of its own"):
         bounded(fails, 5.0, "it")
+
+
+class HangsAtItsEnd(Consumer):
+    """Like librdkafka when partitions come to it in that very moment."""
+
+    go_on = threading.Event()
+    closed = threading.Event()
+
+    def close(self) -> None:
+        self.go_on.wait(WAIT_S)
+        super().close()
+        self.closed.set()
+
+
+def test_a_group_that_can_not_be_left_keeps_no_process_from_its_end(
+    bootstrap, fresh, group, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(loop, "Consumer", HangsAtItsEnd)
+    monkeypatch.setattr(loop, "LEAVES_S", 0.05)
+    TransactionalLoop(
+        bootstrap=bootstrap, topics=[fresh("in")], group_id=group, transform=lambda _: ()
+    ).close()
+    assert caplog.messages == [
+        "leaving the group has not come back in 0.05 s; others go on when the session of this member is over"
+    ]
+    assert not HangsAtItsEnd.closed.is_set()
+    HangsAtItsEnd.go_on.set()
+    assert HangsAtItsEnd.closed.wait(WAIT_S)
 
 
 class HangsOnce(Producer):
