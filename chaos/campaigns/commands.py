@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 
 from ..runs.interrupts import EXIT_INTERRUPTED, HeardAtLast
+from ..runs.told import write_no_more
 from .options import (
     add_plan_options,
     at_least_one,
@@ -124,21 +125,16 @@ def run(arguments: argparse.Namespace) -> int:
         code: int = arguments.act(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # who read it went away: seeds that nobody saw have not passed
-        _write_no_more()
+        write_no_more(sys.stdout)
         return EXIT_BROKEN
     except OSError as full:
         if full.errno not in DISK_FULL_ERRNOS:
             raise
-        _write_no_more()
+        write_no_more(sys.stdout)
         what = f"standard output takes no more ({full.strerror}): what was found is not all told"
         print(f"fencepost sim: {what}. Make room, or send it elsewhere.", file=sys.stderr)
         return EXIT_UNKNOWN
     return code
-
-
-def _write_no_more() -> None:
-    """What Python would flush at its end goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # --- run ------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from .plan_words import FAULTS_BY_DEFAULT, TARGETS, WORKLOADS
+from .told import EXIT_UNKNOWN, told_whole
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-EXIT_UNKNOWN: Final = 2
 PAGES: Final = "fencepost.chaos.report.page"
 DIGESTS: Final = "fencepost.chaos.report.digest"
 MORE_COMMANDS: Final = "fencepost.chaos.report.commands"
@@ -90,8 +90,11 @@ def _seconds(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    code: int = arguments.act(arguments)
-    return code
+    def act() -> int:
+        code: int = arguments.act(arguments)
+        return code
+
+    return told_whole(act)
 
 
 def _say(sentence: str) -> None:
