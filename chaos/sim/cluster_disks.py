@@ -8,11 +8,13 @@ it had, and the cluster fills it. What is derived from the logs (`DERIVED`) must
 import asyncio
 import contextlib
 import errno
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cluster.base.ids import BrokerId
-from fencepost.cluster.metadata.image import PartitionState
+from fencepost.cluster.metadata.image import PartitionState, TopicState
 
+from .cluster_admin import CHURNED
 from .cluster_nodes import node_name
 from .loop import NodeDown
 from .world import World
@@ -108,7 +110,7 @@ def is_calm(faults: "ClusterFaults", node_id: int) -> bool:
         return False
     return not any(
         state.replicas == (node_id,) or tuple(state.isr) == (node_id,)
-        for state in _partitions(faults, node_id)
+        for _, state in _held_by(faults, node_id)
     )
 
 
@@ -117,10 +119,10 @@ def votes_alone(faults: "ClusterFaults", node_id: int) -> bool:
     return set(faults.nodes.broker(node_id).quorum.voters) == {node_id}
 
 
-def _partitions(faults: "ClusterFaults", node_id: int) -> list[PartitionState]:
+def _held_by(faults: "ClusterFaults", node_id: int) -> Iterator[tuple[TopicState, PartitionState]]:
     image = faults.nodes.image
     assert image is not None
-    return [state for _, state in image.partitions_of(BrokerId(node_id))]
+    return image.partitions_of(BrokerId(node_id))
 
 
 def empty_disk(world: World, name: str) -> None:
@@ -244,7 +246,10 @@ def mend(faults: "ClusterFaults") -> str:
     well = nodes.ready() if _is_led_without(faults, rotten) else list(filter(nodes.is_up, others))
     if late := [each for each in others if each not in well]:
         return f"the disk of node {rotten} has rotted, and {late} are not ready to stand in"
-    for state in _partitions(faults, rotten):
+    for topic, state in _held_by(faults, rotten):
+        # Asked for before the disk rotted, and made since: nobody writes to it, and a person gives it up.
+        if topic.name in CHURNED and state.replicas == (rotten,):
+            continue
         keep = [each for each in (*state.isr, *state.elr) if each in others]
         if not keep and (rotten in state.isr or rotten in state.elr):
             return f"the disk of node {rotten} has rotted, and only it has all of {state}"

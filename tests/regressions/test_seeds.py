@@ -369,6 +369,12 @@ def test_who_is_deposed_and_has_the_last_transaction_open_yet_refuses_nothing_of
 
 
 @pytest.mark.slow
+def test_a_topic_that_nobody_writes_to_keeps_no_rotten_disk_from_being_replaced() -> None:
+    """It was asked for with one copy before the disk rotted, and put on that one a second later: the simulator's person waited for ever."""
+    ClusterRun(Plan(campaign="cluster", seed=128435)).run()
+
+
+@pytest.mark.slow
 def test_a_bit_that_a_start_after_a_power_cut_writes_again_is_the_disks_doing_yet() -> None:
     """Of a batch's own offset, which no checksum covers: the watch took it for what the node had written, and for another history."""
     kept = (1, 2, 3, 4, 6, 7)
