@@ -76,6 +76,10 @@ REPLICATION: Final[Mapping[str, str]] = {
     " start tries again; until then a topic of the same name takes it for its own.",
     "torn_log_cut": "{bytes_cut} bytes of {path} from {position} on were cut, {cause}: the machine or the"
     " process went down while it wrote them.",
+    "cut_is_doubted": "What is cut off {path} from offset {offset} on was all there, so that a bit may have flipped in it after it"
+    " was synced: other replicas lead before this one does, which copies from them what it lacks.",
+    "offset_is_doubted": "The last batch of {path} begins at offset {offset}, and the one before it ends at {after}, so that a bit of"
+    " its offset may have flipped: other replicas lead before this one does, which copies from them what it lacks.",
     "torn_bytes_not_kept": "The torn bytes of {path} could not be kept aside: {cause}",
     "transaction_index_damaged": "The index of aborted transactions {path} is damaged: {cause}. It"
     " is made anew from the log.",

@@ -9,7 +9,8 @@ PROVED BY  tests/replication/log/test_doubts.py::test_what_lost_its_power_unsync
            tests/replication/log/test_doubts.py::test_a_log_that_lacks_something_is_doubted_on_though_its_settings_are_changed
 
 Under flush.policy=ack nothing counts that is not synced, neither for the high watermark nor for the ISR: a power cut
-takes nothing from such a log that anybody relies on, and it comes back like one whose process was killed.
+takes nothing from such a log that anybody relies on, and it comes back like one whose process was killed; unless what is
+cut off it looks as if a bit had flipped (`torn.py`).
 """
 
 import enum

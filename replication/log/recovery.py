@@ -18,6 +18,7 @@ from uuid import UUID
 
 from fencepost.cluster.base.errors import LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
+from fencepost.cluster.wire.batch import BatchHeader
 
 from . import aborted, snapshots, truncation
 from .config import LogConfig
@@ -33,7 +34,7 @@ from .segment_files import cut_again, read_if_there, remove_all, remove_if_there
 from .shared import Shared
 from .start_epochs import StartEpochs
 from .swap import tidy_folder
-from .torn import cut_off
+from .torn import cut_off, doubt
 from .txn_index import AbortedIndex, IndexDamaged
 from .walk import HOW_TO_MEND, damaged
 
@@ -284,8 +285,10 @@ class _Recovery:
         else:
             segment.start_indexes()
         offset = segment.base_offset
+        last: tuple[BatchHeader, int] | None = None  # and where it should begin
         for checked in scan(file, position, segment.size, offset):
             self._take(segment, checked)
+            last = checked.header, offset
             offset = checked.header.next_offset
         if at + 1 < len(log.segments):
             following = log.segments[at + 1].base_offset
@@ -295,6 +298,16 @@ class _Recovery:
                 raise Bad(segment.size, offset, why, short=False)
         else:
             segment.next_offset = offset
+            if last is not None:
+                self._look_at_last(segment, *last)
+
+    def _look_at_last(self, segment: Segment, header: BatchHeader, offset: int) -> None:
+        """No checksum covers its offset, and no batch behind it belies it. A follower of a compacted log may have it right: it is not in sync
+        then, as a rule, and loses nothing."""
+        base = header.base_offset
+        if base > offset and base >= self.unsynced_from and not self.known.same_boot:
+            self.log.env.log.warn("offset_is_doubted", path=segment.path, offset=base, after=offset)
+            doubt(self.log)
 
     def _take(self, segment: Segment, checked: Checked) -> None:
         log, header = self.log, checked.header

@@ -1,14 +1,20 @@
 """Where a log ends that a crash has torn, and what is done with what lay behind.
 
-INVARIANT  nothing is cut that may have been acknowledged, but where a person is told and the bytes are kept.
+INVARIANT  nothing is cut that may have been acknowledged, but where a person is told and the bytes are kept, or the log is
+           doubted (`doubts.py`) before it is cut: others lead that have it, and this one copies it.
 PREVENTS   one bad sector taking all that follows it with it, in silence.
 PROVED BY  tests/replication/log/test_recovery.py::test_whole_batches_behind_a_torn_one_are_kept_aside
+           tests/replication/log/test_doubts.py::test_an_end_that_no_crash_explains_is_doubted_before_it_is_cut
 """
 
 from typing import TYPE_CHECKING, Final
 
+from fencepost.cluster.wire.batch import CRC_FROM, HEADER_SIZE, LENGTH_PREFIX, compute_crc
+
+from .checkpoint import Kind
+from .doubts import Doubt
 from .names import LOG, TORN, file_name
-from .scan import Bad, good_batch_behind, scan
+from .scan import LOOK_BEHIND, Bad, good_batch_behind, scan
 from .segment import Segment
 from .segment_files import remove_all
 from .walk import LONG_CHUNK, damaged
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
     from .recovery import Known
 
 KEPT_MAX: Final = 4  # torn pieces that a partition keeps of earlier cuts, the newest
+SECTOR: Final = 512  # what a disk writes as a whole
+_LENGTH_AT, _CRC_AT = 8, 17  # in a batch
 
 
 def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
@@ -45,12 +53,38 @@ def cut_off(log: "Log", at: int, bad: Bad, known: "Known") -> None:
         bytes_cut=cut_bytes,
         whole_batches_behind=has_good,
     )  # fmt: skip
+    if _is_all_there(segment, bad):
+        # The next start would find a log that ends well.
+        log.env.log.warn("cut_is_doubted", path=segment.path, offset=bad.offset)
+        doubt(log)
     if has_good:
         _keep_aside(log, segment, bad.position)
         for other in good_later:
             _keep_aside(log, other, 0)
         _name_kept(log, segment)
     _drop(log, at, bad)
+
+
+def _is_all_there(segment: Segment, bad: Bad) -> bool:
+    """Whether the bad batch reached the disk, so that it may have been synced, and have rotted since. A crash leaves zeros where a
+    sector did not, or the end of the file."""
+    data = segment.file().read(bad.position, min(segment.size - bad.position, LOOK_BEHIND))
+    if len(data) < HEADER_SIZE:
+        return False
+    size = LENGTH_PREFIX + int.from_bytes(data[_LENGTH_AT:LENGTH_PREFIX], "big")
+    if not HEADER_SIZE <= size <= len(data):  # this may be what has rotted
+        return compute_crc(data, 0, len(data)) == int.from_bytes(data[_CRC_AT:CRC_FROM], "big")
+    first = SECTOR - bad.position % SECTOR
+    sectors = [data[: min(first, size)]]
+    sectors += [data[at : min(at + SECTOR, size)] for at in range(first, size, SECTOR)]
+    return all(map(any, sectors))
+
+
+def doubt(log: "Log") -> None:
+    """It may lack what it had acknowledged. On the disk before anything else is: a sync, of a log in a million."""
+    log.put(Kind.DOUBT, Doubt.LACKS)
+    if log.shared.offsets is not None:
+        log.shared.offsets.flush_now()
 
 
 def _starts_good(segment: Segment) -> bool:

@@ -394,3 +394,10 @@ def test_a_log_that_is_moved_away_while_it_is_compacted_is_no_error_of_its_node(
     """Its files were gone: the node said so as an error, and counted it for the alert."""
     plan = Plan(campaign="transactions", seed=128112, keep_faults=(9,), until_s=5.2)
     TransactionsRun(plan).run()
+
+
+@pytest.mark.slow
+def test_who_has_cut_off_what_a_bit_has_flipped_in_does_not_lead_before_those_who_have_it() -> None:
+    """Rot of the last batch, then no power anywhere: it was cut as torn, and the node that was first to be back led without it."""
+    plan = Plan(campaign="transactions", seed=128470, keep_faults=(1, 2), until_s=1.451, nodes=3)
+    TransactionsRun(plan).run()

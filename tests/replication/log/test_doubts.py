@@ -4,8 +4,9 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from fencepost.chaos.sim.world import World
-from log_helpers import FOLDER, PARTITION, Node, produce, run, settings
+from fencepost.chaos.sim.world import NodeLost, World
+from fencepost.cluster.wire.batch import headers_of
+from log_helpers import FOLDER, LOG, PARTITION, Node, produce, read_all, rewrite, run, settings
 
 
 def play(scenario: Callable[[Node], Awaitable[None]], flush_policy: str) -> None:
@@ -132,5 +133,137 @@ def test_without_the_file_that_tells_any_log_is_doubted() -> None:
         assert node.store.doubts.lacking is None
         await node.restart("kill")  # before it could tell anybody
         assert node.store.doubts.lacking == [PARTITION]
+
+    play(scenario, "ack")
+
+
+async def left_by_a_crash(node: Node, change: Callable[[bytearray, int], None]) -> None:
+    """Four batches were synced, two of them since the last checkpoint, and the machine went down: `change` is told all that its disk
+    has, and where the last one begins."""
+    produce(node.log, 2, size=300)
+    await node.settle()
+    produce(node.log, 2, size=900)
+    await node.sync()
+    data = bytearray(read_all(node.log))
+    *_, (at, _) = headers_of(data)
+    node.world.crash("n1", lose_unsynced=False)
+    change(data, at)
+    rewrite(node, LOG, bytes(data))
+    node.world.kill("n1")
+    node.env = node.world.restart("n1")
+
+
+@pytest.mark.parametrize(
+    ("byte", "bit"),
+    [
+        pytest.param(7, 1, id="its offset, which is one of before it"),
+        pytest.param(10, 0, id="its length, which is too long"),
+        pytest.param(10, 1, id="its length, which is too short"),
+        pytest.param(11, 7, id="its length, which is a little too short"),
+        pytest.param(8, 7, id="its length, which is impossible"),
+        pytest.param(16, 0, id="its magic"),
+        pytest.param(18, 3, id="its checksum"),
+        pytest.param(500, 3, id="a record"),
+    ],
+)
+def test_an_end_that_no_crash_explains_is_doubted_before_it_is_cut(byte: int, bit: int) -> None:
+    """It was acknowledged, and a bit of it flipped. Others have it: this one leads when none of them can."""
+
+    def flip(data: bytearray, at: int) -> None:
+        data[at + byte] ^= 1 << bit
+
+    async def scenario(node: Node) -> None:
+        await left_by_a_crash(node, flip)
+        await node.start()
+        assert node.log.log_end_offset == 3
+        assert node.store.doubts.lacking == [PARTITION]
+        for how in ("kill", "crash"):
+            await node.restart(how)
+            assert node.store.doubts.lacking == [PARTITION], "what was cut is not seen any more"
+        node.store.doubts.told()
+        await node.store.checkpoint()
+        await node.restart("crash")
+        assert node.store.doubts.lacking == []
+
+    play(scenario, "ack")
+
+
+def test_a_last_batch_whose_offset_leaves_a_gap_is_doubted() -> None:
+    """No checksum covers it. It stays where it is: the log may be of a follower of a compacted one, and right."""
+
+    def flip(data: bytearray, at: int) -> None:
+        assert data[at + 7] == 3
+        data[at + 7] = 7
+
+    async def scenario(node: Node) -> None:
+        await left_by_a_crash(node, flip)
+        await node.start()
+        assert node.log.log_end_offset == 8
+        assert node.store.doubts.lacking == [PARTITION]
+        await node.restart("crash")
+        assert node.store.doubts.lacking == [PARTITION]
+
+    play(scenario, "ack")
+
+
+def test_a_doubt_is_on_the_disk_before_what_is_doubted_is_cut() -> None:
+    """Whichever disk operation of that start is its last one."""
+
+    def flip(data: bytearray, at: int) -> None:
+        data[at + 500] ^= 1
+
+    def start_ends_at(operation: int) -> bool:
+        ended = False
+
+        async def scenario(node: Node) -> None:
+            nonlocal ended
+            await left_by_a_crash(node, flip)
+            node.world.crash_at_disk_op("n1", operation, kill=operation % 2 == 0)
+            try:
+                await node.world.on(node.env, _start(node))
+            except NodeLost:
+                ended = True
+                node.env = node.world.restart("n1")
+                await node.start()
+            assert node.log.log_end_offset == 3
+            assert node.store.doubts.lacking == [PARTITION], f"operation {operation}"
+
+        play(scenario, "ack")
+        return ended
+
+    operations = 1
+    while start_ends_at(operations):
+        operations += 1
+    assert operations > 10
+
+
+async def _start(node: Node) -> None:
+    await node.start()
+
+
+@pytest.mark.parametrize("left", [1, 11, 60, 61, 500, 899])
+def test_an_end_that_did_not_reach_the_disk_is_not_doubted(left: int) -> None:
+    async def scenario(node: Node) -> None:
+        def cut(data: bytearray, at: int) -> None:
+            del data[at + left :]
+
+        await left_by_a_crash(node, cut)
+        await node.start()
+        assert node.log.log_end_offset == 3
+        assert node.store.doubts.lacking == []
+
+    play(scenario, "ack")
+
+
+def test_an_end_of_which_a_sector_did_not_reach_the_disk_is_not_doubted() -> None:
+    async def scenario(node: Node) -> None:
+        def lose(data: bytearray, at: int) -> None:
+            sector = at // 512 * 512 + 512
+            data[sector : sector + 512] = bytes(512)
+
+        await left_by_a_crash(node, lose)
+        await node.start()
+        assert node.log.log_end_offset == 3
+        assert node.store.doubts.lacking == []
 
     play(scenario, "ack")
