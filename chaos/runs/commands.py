@@ -90,11 +90,7 @@ def _seconds(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    def act() -> int:
-        code: int = arguments.act(arguments)
-        return code
-
-    return told_whole(act)
+    return told_whole(lambda: arguments.act(arguments))
 
 
 def _say(sentence: str) -> None:

@@ -2,15 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fencepost.chaos.checkers.txn_history import Sent, Txn, to_line
 from fencepost.chaos.runs.folder import HISTORY, RunFolder
+from support.full_disk import NEEDS_ONE, into_full
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
-FULL = Path("/dev/full")
 WORK = """
 import sys
 from pathlib import Path
@@ -26,15 +25,7 @@ sys.exit(told_whole(work))
 """
 NO_ROOM = "fencepost chaos: standard output takes no more (No space left on device): what was found"
 
-pytestmark = pytest.mark.skipif(
-    not FULL.exists(), reason="only Linux has a disk that is always full"
-)
-
-
-def into_full(command: Sequence[str | Path]) -> tuple[int, str]:
-    with FULL.open("w") as full:
-        said = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    return said.returncode, said.stderr
+pytestmark = NEEDS_ONE
 
 
 @pytest.mark.parametrize(("code", "ends_with"), [(0, 2), (1, 1), (2, 2)])

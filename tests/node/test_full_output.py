@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from cli_said import Run
 from fencepost.chaos.harness.processes import Node
+from support.full_disk import NEEDS_ONE, into_full
 
 FENCEPOST = Path(sys.executable).with_name("fencepost")
 _number = count(1)
-FULL = Path("/dev/full")
 NUMBERS = "".join(f"{number}\n" for number in range(20_000))
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not FULL.exists(), reason="only Linux has a disk that is always full"),
+    NEEDS_ONE,
 ]
 
 
@@ -29,14 +29,6 @@ def numbers(run: Run, tmp_path: Path) -> str:
     assert run("topic", "create", topic, "--partitions", "2").code == 0
     assert run("produce", topic, "--file", str(file), "--partition", "0").code == 0
     return topic
-
-
-def into_full(*words: str) -> tuple[int, str]:
-    with FULL.open("w") as full:
-        said = subprocess.run(
-            [FENCEPOST, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    return said.returncode, said.stderr
 
 
 def is_told_of(told: str) -> bool:
@@ -53,7 +45,7 @@ def test_an_output_that_takes_no_more_is_one_sentence(
     node: Node, numbers: str, command: str, json_too: tuple[str, ...]
 ) -> None:
     where = ("--bootstrap", node.bootstrap)
-    code, told = into_full(*command.split(), numbers, *json_too, *where)
+    code, told = into_full([FENCEPOST, *command.split(), numbers, *json_too, *where])
     assert code == 1 and is_told_of(told), told
 
 
@@ -64,7 +56,7 @@ def test_an_output_that_takes_no_more_is_one_sentence(
 def test_so_it_is_of_commands_that_ask_no_broker(node: Node, words: str, code: int) -> None:
     """The simulator's own 1 is a promise that was broken."""
     door = ["--bootstrap", node.bootstrap] if words == "health" else []
-    ended, told = into_full(*words.split(), *door)
+    ended, told = into_full([FENCEPOST, *words.split(), *door])
     assert ended == code and is_told_of(told), told
 
 
@@ -81,5 +73,5 @@ def test_a_groups_position_is_not_beyond_what_was_written(
 ) -> None:
     """It had read to the end of a topic of which a full disk had taken nothing."""
     group = f"cut-short-{numbers}"
-    into_full("consume", numbers, "--group", group, "--bootstrap", node.bootstrap)
+    into_full([FENCEPOST, "consume", numbers, "--group", group, "--bootstrap", node.bootstrap])
     assert run("consume", numbers, "--group", group).out == NUMBERS

@@ -348,13 +348,6 @@ def test_who_reads_in_sessions_with_little_room_goes_on_for_as_long_as_it_has_to
 
 
 @pytest.mark.slow
-def test_who_is_elected_uncleanly_because_a_person_asked_for_it_is_no_anomaly() -> None:
-    """The simulator's person gave up what was on a replaced disk alone, and a replica that a move had added led: the watch was not told."""
-    kept = (1, 2, 3, 4, 5, 11)
-    ClusterRun(Plan(campaign="cluster", seed=126654, keep_faults=kept)).run()
-
-
-@pytest.mark.slow
 def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_successors() -> (
     None
 ):
@@ -366,27 +359,6 @@ def test_a_leader_that_slept_does_not_call_out_of_order_what_goes_on_behind_its_
 def test_who_is_deposed_and_has_the_last_transaction_open_yet_refuses_nothing_of_the_next() -> None:
     """It had stood still, and read the next one's batch and the last one's marker in one moment."""
     TransactionsRun(Plan(campaign="transactions", seed=122640, keep_faults=(1, 2, 3))).run()
-
-
-@pytest.mark.slow
-def test_a_topic_that_nobody_writes_to_keeps_no_rotten_disk_from_being_replaced() -> None:
-    """It was asked for with one copy before the disk rotted, and put on that one a second later: the simulator's person waited for ever."""
-    ClusterRun(Plan(campaign="cluster", seed=128435)).run()
-
-
-@pytest.mark.slow
-def test_a_bit_that_a_start_after_a_power_cut_writes_again_is_the_disks_doing_yet() -> None:
-    """Of a batch's own offset, which no checksum covers: the watch took it for what the node had written, and for another history."""
-    kept = (1, 2, 3, 4, 6, 7)
-    ClusterRun(Plan(campaign="cluster", seed=131716, keep_faults=kept, until_s=4.55)).run()
-
-
-@pytest.mark.slow
-def test_a_table_that_cannot_be_compacted_as_a_bit_of_it_has_flipped_is_no_fault_of_its_node() -> (
-    None
-):
-    kept = {"keep_faults": (4,), "keep_clients": ("table1", "table2"), "until_s": 2.339}
-    TransactionsRun(Plan(campaign="transactions", seed=128030, nodes=3, **kept)).run()
 
 
 @pytest.mark.slow

@@ -220,7 +220,7 @@ def test_a_doubt_is_on_the_disk_before_what_is_doubted_is_cut() -> None:
             await left_by_a_crash(node, flip)
             node.world.crash_at_disk_op("n1", operation, kill=operation % 2 == 0)
             try:
-                await node.world.on(node.env, _start(node))
+                await node.world.on(node.env, node.start())
             except NodeLost:
                 ended = True
                 node.env = node.world.restart("n1")
@@ -235,10 +235,6 @@ def test_a_doubt_is_on_the_disk_before_what_is_doubted_is_cut() -> None:
     while start_ends_at(operations):
         operations += 1
     assert operations > 10
-
-
-async def _start(node: Node) -> None:
-    await node.start()
 
 
 @pytest.mark.parametrize("left", [1, 11, 60, 61, 500, 899])

@@ -85,7 +85,7 @@ def test_the_marker_is_gone_before_the_first_write_and_there_only_after_the_last
             try:
                 await world.on(node.env, node.store.stop([node.log]))
                 node.env = world.restart("n1")
-                await world.on(node.env, _start(node))
+                await world.on(node.env, node.start())
             except NodeLost:
                 node.env = world.restart("n1")
                 await node.start()
@@ -95,10 +95,6 @@ def test_the_marker_is_gone_before_the_first_write_and_there_only_after_the_last
         assert number == 44
 
     run(scenario)
-
-
-async def _start(node: Node) -> None:
-    await node.start()
 
 
 def test_a_damaged_marker_is_no_marker() -> None:
