@@ -1,4 +1,4 @@
-"""Commands whose output finds no room, or no reader: a sentence, an exit code, and nothing that is committed unseen."""
+"""Commands whose output finds no room, or no reader, or that can not leave their group: a sentence, an exit code, nothing committed unseen."""
 
 import subprocess
 import sys
@@ -75,3 +75,35 @@ def test_a_groups_position_is_not_beyond_what_was_written(
     group = f"cut-short-{numbers}"
     into_full([FENCEPOST, "consume", numbers, "--group", group, "--bootstrap", node.bootstrap])
     assert run("consume", numbers, "--group", group).out == NUMBERS
+
+
+CONSUMER_THAT_STAYS = """
+import sys, threading
+from fencepost.node import main
+from fencepost.node.cli import consume
+
+class Stays(consume.confluent_kafka.Consumer):
+    def close(self):
+        threading.Event().wait()
+
+consume.confluent_kafka.Consumer = Stays
+consume.LEAVES_S = 0.5
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_a_group_that_can_not_be_left_keeps_no_command_from_its_end(
+    node: Node, numbers: str
+) -> None:
+    """librdkafka's close may wait for ever (its issue 4884), and hears no signal in there."""
+    words = ["consume", numbers, "--group", "clingy", "--count", "2", "--bootstrap", node.bootstrap]
+    said = subprocess.run(
+        [sys.executable, "-c", CONSUMER_THAT_STAYS, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (said.returncode, said.stdout) == (0, "0\n1\n")
+    assert "the client did not leave clingy in 0.5 s" in said.stderr
+    assert "`fencepost group describe clingy`" in said.stderr
