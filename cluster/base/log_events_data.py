@@ -66,8 +66,10 @@ REPLICATION: Final[Mapping[str, str]] = {
     "segment_not_removed": "{path} could not be removed: {cause}",
     "folder_not_removed": "{folder} could not be removed: {cause}. It is tried at the next start.",
     "index_not_written": "The index {path} could not be written: {cause}. It is made anew when needed.",
-    "snapshot_not_written": "The snapshot of producers {path} could not be written: {cause}. The"
-    " next start reads more of the log.",
+    "snapshot_not_written": "The snapshot of producers {path} could not be written: {cause}. It is"
+    " tried again; until then a start after a crash reads more of the log, and what was deleted of it may stay on the disk.",
+    "spare_not_kept": "{path}, room for a snapshot of producers on a full disk, could not be written: {cause}. It is tried again"
+    " with the next snapshot; until then a disk that gets full may need a little room from elsewhere before what is deleted goes.",
     "snapshot_not_usable": "The snapshot of producers {path} can't be used: {cause}. The log says"
     " the same; the start takes longer.",
     "stop_not_clean": "The mark of a clean stop could not be written: {cause}. The next start checks"

@@ -49,8 +49,8 @@ class Log:
         "_producers", "aborted_unsynced", "bases", "begins", "burials", "bytes_since_snapshot", "cleaned_to", "cleaning",
         "committed", "config", "created", "cut_unsynced", "cuts", "damage", "dirty", "doomed", "env", "epochs", "epochs_unsaved", "extra_paths",
         "failed", "folder", "folder_synced", "folder_version", "hint", "latest_epoch", "log_end_offset", "log_start_offset",
-        "names_lost", "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
-        "snapshots", "snapshots_unsynced", "start_on_disk", "ticket", "topic_id", "topic_partition", "unread",
+        "names_lost", "point_on_disk", "recovery_point", "removed", "rolled", "segments", "settled_point", "shared", "size_bytes", "snapshot_lacks_room",
+        "snapshots", "snapshots_unsynced", "start_on_disk", "ticket", "topic_id", "topic_partition", "unread", "unwritten_snapshot",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Log:
         self.start_on_disk = -1  # as far as a checkpoint has said so, in this run
         self.log_end_offset = segments[-1].next_offset
         self.recovery_point = self.settled_point = self.log_end_offset
+        self.point_on_disk = 0  # as far as a checkpoint has said so, and the next start goes by
         self.size_bytes = sum(segment.size for segment in segments)
         self.epochs = EpochsMachine()
         self.latest_epoch = -1
@@ -98,6 +99,7 @@ class Log:
         self.snapshots: list[int] = []  # offsets of the snapshot files, rising
         self.bytes_since_snapshot = 0
         self.snapshot_lacks_room = False  # the last one found the disk full
+        self.unwritten_snapshot: tuple[int, bytes] | None = None  # the last roll's, which did
         self.rolled: list[Segment] = []  # sealed, their indexes not synced
         self.aborted_unsynced: list[Segment] = []
         self.snapshots_unsynced: list[int] = []

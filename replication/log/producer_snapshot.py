@@ -146,6 +146,12 @@ def write_snapshot(
     return PREFIX.pack(MAGIC, VERSION, zlib.crc32(body)) + body
 
 
+def most_bytes(producers: int) -> int:
+    """Of a snapshot of so many, each with a transaction that is over and not yet stable."""
+    each = PRODUCER.size + ENTRY_SIZE + WINDOW_SIZE + COMPLETED.size
+    return PREFIX.size + COUNTS.size + producers * each
+
+
 def read_snapshot(data: bytes) -> Snapshot:
     """Raises SnapshotDamaged unless `data` is a whole snapshot, to the last bit."""
     if len(data) < PREFIX.size + COUNTS.size:

@@ -1,7 +1,7 @@
 """What goes at the old end of a log: by age, by size, or because someone said so.
 
-INVARIANT  a segment leaves the folder only after a log start offset behind it is durable and a snapshot that stands for it, or
-           (where the disk is too full to write those) after all segments before it left it durably, so that a crash in between
+INVARIANT  a segment leaves the folder only after a snapshot that stands for it is durable, and a log start offset behind it or
+           (where the disk is too full to write that) after all segments before it left it durably, so that a crash in between
            leaves no hole; and no segment goes that the high watermark has not passed.
 PREVENTS   a start after a crash finding the middle of what was being deleted; a log start above what is committed.
 PROVED BY  tests/replication/log/test_retention.py::test_a_crash_while_segments_are_deleted_leaves_no_hole
@@ -21,6 +21,7 @@ from .names import DELETED
 from .rolling import create_file, roll
 from .segment import Segment
 from .segment_files import rename_if_there, sync_folder
+from .standing import covered_by_now
 from .walk import Cold
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _take_out(log: "Log", count: int, now_ms: int) -> int:
 
 async def make_room(log: "Log") -> None:
     """The disk is too full to say where the log begins now, or who has written what is before that, and stays so unless its doomed
-    segments go all the same. Until the next snapshot a crash may forget who was known by them alone.
+    segments go all the same: those for which an older snapshot stands. The others wait until a newer one is written.
 
     1. The folder is synced: the file that the log goes on in is there.    crash: nothing happened
     2. The oldest segment loses its `.log`, and the folder is synced.      crash: the log begins with the next one
@@ -163,7 +164,7 @@ async def make_room(log: "Log") -> None:
         """What has those names now may be another log's, or not be doomed."""
         return log.removed or log.begins != begins
 
-    for at, segment in enumerate(log.doomed[:]):
+    for at, segment in enumerate(log.doomed[: covered_by_now(log)]):
         try:
             if at == 0:
                 create_file(log, log.segments[0])

@@ -3,7 +3,7 @@
 INVARIANT  below the checkpointed recovery point the indexes of sealed segments, the aborted transactions, the
            leader epochs and at least one producer snapshot (or none is needed) are on the disk. The checkpointed log
            start is at or below the recovery point that goes with it. A segment goes when both are durable, and a snapshot that a
-           start believes, whatever is cut until then, stands for all that the segment told (but retention.make_room).
+           start believes, whatever is cut until then, stands for all that the segment told.
 PREVENTS   a start that trusts the checkpoint and finds an old list of leader epochs, so that a follower is told to
            keep what it must cut; or an aborted transaction shown as data; or neither the records of a producer nor a snapshot
            that it may believe, so that a retry is written again.
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, NO_ROOM_ERRNOS
 from fencepost.cluster.base.ports import Disk
 
-from . import aborted, snapshots
+from . import aborted, snapshots, standing
 from .checkpoint import Kind
 from .names import EPOCHS, INDEX, TIMEINDEX, TXNINDEX
+from .producer_snapshot import most_bytes
 from .rolling import write_index_files
 from .segment_files import NamesLost, sync_folder, sync_if_there, write_again
 from .sync import lose
@@ -49,8 +50,11 @@ class Settlement:
 
     def __init__(self, log: "Log") -> None:
         self.log = log
+        spare = log.shared.spare
+        if spare is not None and log.producers_loaded and len(log.producers):
+            spare.may_need(most_bytes(len(log.producers)))
         if log.failed is None:
-            if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES or snapshots.lacks_one(log):
+            if log.bytes_since_snapshot >= SNAPSHOT_EVERY_BYTES or standing.lacks_one(log):
                 _write_snapshot(log)
             if log.active.index_waits():
                 write_index_files(log, log.active)
@@ -70,7 +74,7 @@ class Settlement:
         ]
         self.snapshots = log.snapshots_unsynced
         self.unwritten: dict[int, OSError] = {}  # those whose sync failed
-        count = 0 if self.start is None else snapshots.covered(log, self.point)
+        count = 0 if self.start is None else standing.covered(log, self.point)
         self.doomed, log.doomed = log.doomed[:count], log.doomed[count:]
         log.rolled, log.aborted_unsynced, log.snapshots_unsynced = [], [], []
         try:
@@ -155,8 +159,10 @@ class Settlement:
     def is_durable(self) -> None:
         """What was put is on the disk: also where the log begins further on by now."""
         log = self.log
-        if self.error is None and self.start and self.cuts == log.cuts and not log.names_lost:
-            log.start_on_disk = self.start
+        if self.error is None and self.cuts == log.cuts and not log.names_lost:
+            log.point_on_disk = max(log.point_on_disk, min(self.point, log.settled_point))
+            if self.start:
+                log.start_on_disk = self.start
 
     def _take_back_segments(self) -> None:
         """Those that are in the log yet: another one may have the name of one that was truncated meanwhile."""
@@ -183,9 +189,9 @@ class Settlement:
     @property
     def found_disk_full(self) -> bool:
         is_full = self.error is not None and self.error.errno in DISK_FULL_ERRNOS
-        return is_full or snapshots.needs_room(self.log)
+        return is_full or standing.needs_room(self.log)
 
 
 def _write_snapshot(log: "Log") -> None:
-    if not snapshots.needs_room(log):
-        snapshots.write(log)
+    if not standing.needs_room(log):
+        snapshots.write_again(log)

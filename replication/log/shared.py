@@ -15,6 +15,7 @@ from .producer_budget import ProducerBudget
 from .producers_clock import ProducersClock
 from .producers_machine import PRODUCER_ID_EXPIRATION_MS
 from .removal import Removal
+from .spare import Spare
 
 if TYPE_CHECKING:
     from .log import Log
@@ -45,6 +46,7 @@ class Shared:
     pool: FilePool
     offsets: PartitionOffsets | None = None  # None: nothing outlives the log (tests, tools)
     removal: Removal | None = None  # None with them
+    spare: Spare | None = None  # None with them
     budget: ProducerBudget = field(default_factory=ProducerBudget)
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     # Whether a transaction's first batch needs its coordinator's word; where there is no coordinator it has none.

@@ -6,7 +6,7 @@ PREVENTS   a producer known by batches of a history that was truncated, and its 
 PROVED BY  tests/replication/log/test_recovery.py::test_a_snapshot_of_a_truncated_history_is_not_believed
 
 Where all is lost that was below the log start, they alone know who wrote it: no segment goes before one stands for it
-(`covered`), and it is written twice (`snapshot_file.py`). As long as the segments are there losing the snapshots loses time only.
+(`standing.py`), and it is written twice (`snapshot_file.py`). As long as the segments are there losing the snapshots loses time only.
 """
 
 import contextlib
@@ -21,12 +21,13 @@ from fencepost.cluster.wire.records import read_control, read_records
 
 from .finding import headers_of
 from .names import PRODUCERS, file_name
-from .producer_snapshot import SnapshotDamaged, read_snapshot, write_snapshot
+from .producer_snapshot import SnapshotDamaged, most_bytes, read_snapshot, write_snapshot
 from .producer_verdicts import CompletedTxn, Marker
 from .producers_machine import ProducersMachine
 from .segment import Segment
 from .segment_files import read_if_there, remove_if_there
 from .snapshot_file import copies, twice
+from .standing import cut_at_least
 from .walk import damaged
 
 if TYPE_CHECKING:
@@ -52,6 +53,20 @@ def path_in(folder: str, offset: int) -> str:
 def write(log: "Log") -> bool:
     """At the log's end; synced by the next checkpoint. A full disk costs the snapshot, not the write."""
     return _write(log, log.log_end_offset, log.producers)
+
+
+def write_again(log: "Log") -> None:
+    """The one that found no room, or a new one: the high watermark may never pass one that is made where the log ends by now, and
+    what it does not pass stands for nothing that is deleted."""
+    if log.unwritten_snapshot is None or log in log.shared.snapshotting:
+        write(log)
+        return
+    log.bytes_since_snapshot = 0
+    offset, data = log.unwritten_snapshot
+    if len(data) > most_bytes(AT_ONCE_MAX) and not log.shared.stops:
+        _begin_behind(log, offset, lambda: data)
+    else:
+        _write_at_once(log, offset, data)
 
 
 def make_up(log: "Log", at: int, producers: ProducersMachine) -> None:
@@ -93,17 +108,19 @@ def _write(log: "Log", offset: int, producers: ProducersMachine) -> bool:
         _is_overdue(log)
         return True
     if len(producers) > AT_ONCE_MAX and not log.shared.stops:
-        work = _write_behind(log, offset, log.cuts, producers.copied())
-        task = log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
-        log.shared.snapshotting[log] = task
+        copied = producers.copied()
+        _begin_behind(log, offset, lambda: write_snapshot(*copied))
         return True
-    disk = log.env.disk
+    return _write_at_once(log, offset, producers.snapshot())
+
+
+def _write_at_once(log: "Log", offset: int, data: bytes) -> bool:
     path = path_of(log, offset)
     try:
-        _write_file(disk, path, producers.snapshot())
+        _write_file(log, path, data)
     except OSError as error:
-        remove_if_there(disk, path)
-        _failed(log, path, error)
+        remove_if_there(log.env.disk, path)
+        _failed(log, offset, error, data)
         return False
     _is_there(log, offset)
     return True
@@ -122,12 +139,20 @@ def _is_there(log: "Log", offset: int) -> None:
     insort(log.snapshots, offset)
     log.snapshots_unsynced.append(offset)
     log.snapshot_lacks_room = False
+    if log.unwritten_snapshot is not None:
+        if log.unwritten_snapshot[0] == offset:
+            log.unwritten_snapshot = None
+        else:  # a newer one, which the high watermark may never pass
+            _is_overdue(log)
     log.unsettled()
 
 
-def _failed(log: "Log", path: str, error: OSError) -> None:
-    log.env.log.warn("snapshot_not_written", path=path, cause=str(error))
+def _failed(log: "Log", offset: int, error: OSError, data: bytes | None = None) -> None:
+    """`data` is what was to be written, if that is what the log holds below `offset` yet. The first one is kept, until one is written."""
+    log.env.log.warn("snapshot_not_written", path=path_of(log, offset), cause=str(error))
     log.snapshot_lacks_room = error.errno in DISK_FULL_ERRNOS
+    if log.snapshot_lacks_room and log.unwritten_snapshot is None and data is not None:
+        log.unwritten_snapshot = offset, data
     _is_overdue(log)
 
 
@@ -145,10 +170,16 @@ def give_up(log: "Log", offset: int, error: OSError) -> None:
         except OSError as failure:
             log.fail(failure)
         log.snapshots_unsynced = [each for each in log.snapshots_unsynced if each != offset]
-    _failed(log, path_of(log, offset), error)
+    _failed(log, offset, error)
 
 
-async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> None:
+def _begin_behind(log: "Log", offset: int, make: Callable[[], bytes]) -> None:
+    work = _write_behind(log, offset, log.cuts, make)
+    task = log.env.tasks.spawn(work, name=f"snapshot of {log.topic_partition}")
+    log.shared.snapshotting[log] = task
+
+
+async def _write_behind(log: "Log", offset: int, cuts: int, make: Callable[[], bytes]) -> None:
     """The same off the loop, for as many producers as would hold it up; what is copied of them is a table of names.
 
     The file gets its name when it is whole, and only if the log still holds what it is of, and is open: what a clean stop has not
@@ -157,7 +188,8 @@ async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> N
     disk, path = log.env.disk, path_of(log, offset)
     unnamed = f"{path}.tmp"
     try:
-        await disk.run(lambda: _write_file(disk, unnamed, write_snapshot(*copied)))
+        data = await disk.run(make)
+        await disk.run(_write_file, log, unnamed, data)
         if log.cuts != cuts or log.removed:
             remove_if_there(disk, unnamed)
             return
@@ -165,24 +197,38 @@ async def _write_behind(log: "Log", offset: int, cuts: int, copied: Copied) -> N
     except OSError as error:
         with contextlib.suppress(OSError):
             remove_if_there(disk, unnamed)
-        _failed(log, path, error)
+        _failed(log, offset, error, data if log.cuts == cuts else None)
         return
     finally:
         log.shared.snapshotting.pop(log, None)
     _is_there(log, offset)
 
 
-def _write_file(disk: Disk, path: str, data: bytes) -> None:
+def _write_file(log: "Log", path: str, data: bytes) -> None:
+    """Twice; where there is no room for that, once; nor for that, over what is kept for it, if something waits for this."""
+    disk, spare = log.env.disk, log.shared.spare
+    try:
+        _write_anew(disk, path, twice(data))
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+        try:
+            _write_anew(disk, path, data)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS or spare is None or not log.doomed:
+                raise
+            if not spare.place(path, data):
+                raise
+            return
+    if spare is not None:
+        spare.found_room()
+
+
+def _write_anew(disk: Disk, path: str, data: bytes) -> None:
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
-        try:
-            file.append((twice(data),))
-        except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
-                raise
-            file.truncate(0)
-            file.append((data,))
+        file.append((data,))
     finally:
         file.close()
 
@@ -202,59 +248,10 @@ def for_hint(log: "Log") -> tuple[int, bytes]:
     return write_durably(log, data), b""
 
 
-def covered(log: "Log", point: int) -> int:
-    """How many of the segments that are out of the log may go once a checkpoint says that it is settled up to `point`: those that a
-    start does not need to know who has written, nor a cut. It replays the others, though the log starts behind them.
-
-    A cut to the high watermark leaves a recovery point below that: it takes the snapshot that is just there, unless the log starts
-    there too.
-    """
-    if not log.doomed:
-        return 0
-    nexts = [*(segment.base_offset for segment in log.doomed[1:]), log.bases[0]]
-    return bisect_right(nexts, standing(log, point))
-
-
-def standing(log: "Log", point: int) -> int:
-    """The newest snapshot up to `point` that no cut takes from a start; or -1."""
-    start, committed = log.log_start_offset, _cut_at_least(log)
-    good = [at for at in log.snapshots if at <= point and (at < committed or at <= start)]
-    return good[-1] if good else -1
-
-
-def _cut_at_least(log: "Log") -> int:
-    """No truncation goes below this (unless a person gives data up)."""
-    return max(log.committed, log.log_start_offset)
-
-
-def lacks_one(log: "Log") -> bool:
-    """Something is out of the log for which no snapshot will ever stand but one that is yet to be begun."""
-    newest = log.snapshots[-1] if log.snapshots else -1
-    return bool(log.doomed) and newest < log.bases[0] and log not in log.shared.snapshotting
-
-
-def waits_for_sync(log: "Log") -> bool:
-    """What was written before the snapshot that is to stand for what is out of the log may be lost with the power yet."""
-    return bool(covered(log, log.log_end_offset)) and not covered(log, log.recovery_point)
-
-
-def may_free(log: "Log") -> bool:
-    """Whether what is out of the log may go without anything else being written to it."""
-    is_late = lacks_one(log) or log in log.shared.snapshotting
-    return is_late or bool(covered(log, log.log_end_offset))
-
-
-def needs_room(log: "Log") -> bool:
-    """For its snapshot there is none, and only what is out of the log can make some: what is being removed was not enough."""
-    shared = log.shared
-    waits = log in shared.snapshotting or log.burials
-    return log.snapshot_lacks_room and bool(log.doomed) and not waits
-
-
 def drop_old(log: "Log") -> None:
     """Two are enough, if the older is one that a start after a crash may believe, and that no truncation takes: what is before it
     may be gone by then, and with it all that says who has written it."""
-    needed = min(log.settled_point, _cut_at_least(log))
+    needed = min(log.settled_point, cut_at_least(log))
     while (
         len(log.snapshots) > KEEP
         and log.snapshots[1] < needed
@@ -274,6 +271,8 @@ def drop_above(log: "Log", end_offset: int) -> None:
     while log.snapshots and log.snapshots[-1] > end_offset:
         _drop(log, -1)
     log.snapshots_unsynced = [at for at in log.snapshots_unsynced if at <= end_offset]
+    if log.unwritten_snapshot is not None and log.unwritten_snapshot[0] > end_offset:
+        log.unwritten_snapshot = None
 
 
 def _drop(log: "Log", at: int) -> None:

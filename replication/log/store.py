@@ -25,7 +25,7 @@ from fencepost.cluster.base.errors import DISK_FULL_ERRNOS, LogDamaged
 from fencepost.cluster.base.ids import TopicPartition
 from fencepost.cluster.base.ports import Disk, Env
 
-from . import burial, hints, snapshots
+from . import burial, hints, snapshots, standing
 from .checkpoint import FILE_NAME, NONE, UNKNOWN, Kind, PartitionOffsets
 from .config import LogConfig
 from .damage import DamagedLogs
@@ -42,6 +42,7 @@ from .retention import make_room
 from .scrub import check_around
 from .settle import Settlement
 from .shared import Shared
+from .spare import Spare
 from .sync import sync_logs
 
 DOUBTS: Final = (Kind.DOUBT, Kind.UNOPENED)
@@ -66,11 +67,13 @@ class LogStore:
         self.offsets = PartitionOffsets(env, f"{data_dir}/{FILE_NAME}")
         pool = FilePool(env.disk, open_max=open_files_max)
         self.removal = Removal(env, data_dir, self.offsets, pool)
+        self.spare = Spare(env, data_dir)
         self.shared = Shared(
             env=env,
             pool=pool,
             offsets=self.offsets,
             removal=self.removal,
+            spare=self.spare,
             budget=ProducerBudget(producers_max),
             producer_expiration_ms=producer_expiration_ms,
         )
@@ -141,6 +144,7 @@ class LogStore:
             same_boot=self.same_boot and not is_late,
             shared=self.shared,
         )
+        log.point_on_disk = min(recovery_point or 0, log.settled_point)
         log.committed = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         if log.committed < high_watermark:  # what comes there instead is yet to be committed
             log.put(Kind.HIGH_WATERMARK, log.committed)
@@ -247,6 +251,8 @@ class LogStore:
                 snapshots.drop_old(settlement.log)  # the older ones are those to believe until here
                 burial.bury(settlement.log, settlement.doomed)
         await _make_room([settlement for settlement in settlements if settlement.found_disk_full])
+        if self.spare.is_due:
+            await self.spare.keep()
         self.removal.flushed()
         if self._confirms_boot:
             self.offsets.confirm_boot()
@@ -266,9 +272,9 @@ class LogStore:
         """Logs whose deleted segments another checkpoint may remove, and whether that takes a sync of the log before. Others wait for
         the high watermark to pass a snapshot."""
         return {
-            log.topic_partition: snapshots.waits_for_sync(log)
+            log.topic_partition: standing.waits_for_sync(log)
             for log in self.shared.unsettled
-            if log.doomed and log.failed is None and snapshots.may_free(log)
+            if log.doomed and log.failed is None and standing.may_free(log)
         }
 
     def delete(self, logs: Sequence[Log]) -> None:

@@ -89,8 +89,7 @@ def append_all_or_none(
     the log then (`cut_unsynced` tells): who wrote asks for another."""
     end = log.log_end_offset
     # What taking it back would have to write down is written first: behind a part that finds no room there is none for that.
-    log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
-    log.settled_point = min(log.settled_point, max(end - 1, 0))
+    _lower_point(log, max(end - 1, 0))
     with memoryview(buffer) as whole:
         for position, header in headers:
             part = whole[position : position + header.size]
@@ -170,9 +169,14 @@ def _lower_below(log: "Log", end: int) -> None:
     if offsets is not None and (offsets.get(Kind.HIGH_WATERMARK, log.topic_partition) or 0) > end:
         log.lower(Kind.HIGH_WATERMARK, end)  # data was given up: else no cut goes below it
     log.committed = min(log.committed, end)
-    log.lower(Kind.RECOVERY_POINT, max(end - 1, 0))
-    log.settled_point = min(log.settled_point, max(end - 1, 0))
+    _lower_point(log, max(end - 1, 0))
     log.cut_unsynced = True
+
+
+def _lower_point(log: "Log", point: int) -> None:
+    log.lower(Kind.RECOVERY_POINT, point)
+    log.settled_point = min(log.settled_point, point)
+    log.point_on_disk = min(log.point_on_disk, point)
 
 
 def _drop_from(log: "Log", at: int) -> None:

@@ -373,3 +373,10 @@ def test_who_has_cut_off_what_a_bit_has_flipped_in_does_not_lead_before_those_wh
     """Rot of the last batch, then no power anywhere: it was cut as torn, and the node that was first to be back led without it."""
     plan = Plan(campaign="transactions", seed=128470, keep_faults=(1, 2), until_s=1.451, nodes=3)
     TransactionsRun(plan).run()
+
+
+@pytest.mark.slow
+def test_who_wrote_what_a_full_disk_let_go_is_known_when_its_node_is_back() -> None:
+    """It let go what no snapshot stood for, to make room for one; and was killed before that was written."""
+    plan = Plan(campaign="cluster", seed=128938, keep_faults=(1, 2, 3), until_s=2.57)
+    ClusterRun(plan).run()
