@@ -29,7 +29,7 @@ from .bugs import Patch, bug
 
 
 @bug(
-    seen_by="torn unseen lost-write G1a bank-sum",
+    seen_by="torn unseen lost-write G1a bank-sum bank-snapshot",
     campaign="transactions",
     faults="reset",
     workloads="bank",

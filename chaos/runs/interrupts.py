@@ -9,6 +9,7 @@ PROVED BY  tests/chaos/test_campaign_runner.py::test_a_campaign_that_is_ended_co
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -166,6 +167,8 @@ class HeardAtLast(CutsOff):
 
     def _take(self, number: int) -> None:
         super()._take(number)
+        # What it comes between, the making of a coroutine and its first step, is no fault of anybody's.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         signal.setitimer(signal.ITIMER_VIRTUAL, AGAIN_S, AGAIN_S)
 
     def _again(self, _number: int, _frame: FrameType | None) -> None:

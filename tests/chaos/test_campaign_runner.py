@@ -126,6 +126,14 @@ def in_a_step(item):
     except KeyboardInterrupt:
         return "failed"
 
+async def task():
+    pass
+
+def behind_a_coroutine(item):
+    begun = task()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(20.0)
+
 def in_a_step_that_fails(item):
     in_a_step(item)
     raise AttributeError("half made")
@@ -160,6 +168,11 @@ def test_a_signal_that_was_lost_in_a_destructor_ends_work_in_this_process() -> N
 def test_what_a_lost_signal_makes_of_an_item_is_nobodys_result(work: str) -> None:
     """A seed was called failed, as a node had gone on with a connection half made; and nobody could end the search for a smaller one."""
     assert ended(work) == (0, "ended by SIGTERM\n", "")
+
+
+def test_a_signal_that_keeps_a_coroutine_from_its_first_step_is_no_complaint() -> None:
+    """Python warned, behind all that the hunt had to say, of a node's first task."""
+    assert ended("behind_a_coroutine") == (0, "ended by SIGTERM\n", "")
 
 
 def ignore_interrupts() -> None:
