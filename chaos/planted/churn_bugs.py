@@ -148,7 +148,8 @@ def open_logs_keep_their_policy_and_codec(patch: Patch) -> None:
     faults="late-word",
     workloads="bank",
     protocol="old",
-    seeds=20,
+    seconds=20.0,
+    seeds=60,
 )
 def words_mean_whoever_has_the_name(patch: Patch) -> None:
     """A coordinator's word on a transaction counts in the next topic of its name."""

@@ -107,7 +107,7 @@ def partitions_are_given_before_they_are_given_up(patch: Patch) -> None:
     patch.put(consumer_reconcile, "_may_hold", lambda *_: False)
 
 
-@bug(seen_by="offset-back", campaign="cluster", faults="kill stop power-one")
+@bug(seen_by="offset-back", campaign="cluster", faults="kill stop power-one", seeds=30)
 def positions_lost_at_failover(patch: Patch) -> None:
     """A coordinator that takes over reads only the first half of its log."""
     right = Loader._replay

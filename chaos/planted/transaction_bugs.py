@@ -41,7 +41,7 @@ def fence_skipped(patch: Patch) -> None:
 
 
 @bug(
-    seen_by="torn G1a lost-write unseen bank-sum marker-late no-progress",
+    seen_by="torn G1a lost-write unseen bank-sum marker-late no-progress dead-client",
     campaign="transactions",
     faults="delay-client cut-client reset",
     workloads="bank",
