@@ -6,7 +6,7 @@ completes, so that a run stops where it went wrong.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,19 @@ class Sought(NamedTuple):
     end: int
 
 
+NOBODYS: Final = -1  # coordinator epoch
+
+
 class Marker(NamedTuple):
     """What a control batch says of its producer's transaction."""
 
     commit: bool
     coordinator_epoch: int
+
+    @property
+    def is_emptied(self) -> bool:
+        """Compaction has taken what it said."""
+        return self.coordinator_epoch == NOBODYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ def replay(batches: Iterable[Batch], before: dict[int, Known] | None = None) -> 
     for batch in batches:
         if batch.producer_id < 0:
             continue
+        if batch.marker is not None and batch.marker.is_emptied:
+            continue  # of its transaction nothing is left, and it says nothing of its producer; as in Kafka
         known = found.get(batch.producer_id)
         window = known.batches if known and known.producer_epoch == batch.producer_epoch else ()
         if batch.marker is not None:

@@ -1,18 +1,16 @@
 """Logs as they lie on simulated disks, read past all faults of those: headers of batches, and what they say of producers."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from fencepost.cluster.wire.batch import BatchHeader, headers_of, parse_header
 from fencepost.cluster.wire.records import read_control, read_records
 from fencepost.replication.log.log import Log
 
 from ..checkers import producer_state
-from ..checkers.observations import Batch, Marker
+from ..checkers.observations import NOBODYS, Batch, Marker
 from ..checkers.producer_state import Known
 from .file_node import FileNode
-
-NOBODYS: Final = -1
 
 
 class ParsedLog:
@@ -75,7 +73,7 @@ class ParsedLog:
 def _marker(content: memoryview, position: int) -> Marker | None:
     records = read_records(content, position)
     if not records:
-        return Marker(commit=False, coordinator_epoch=NOBODYS)  # compaction has taken what it said
+        return Marker(commit=False, coordinator_epoch=NOBODYS)
     marker = read_control(records[0])
     return None if marker is None else Marker(marker.commit, marker.coordinator_epoch)
 

@@ -7,11 +7,13 @@ from fencepost.chaos.checkers.epochs import Epochs
 from fencepost.chaos.checkers.group_offsets import GroupOffsets
 from fencepost.chaos.checkers.history import Anomaly
 from fencepost.chaos.checkers.observations import (
+    NOBODYS,
     Batch,
     Committed,
     Described,
     Held,
     Leads,
+    Marker,
     Position,
     Told,
 )
@@ -225,6 +227,14 @@ def test_a_replay_keeps_five_batches_and_begins_anew_with_an_epoch() -> None:
     log = [produced(2 * place, 2 * place) for place in range(7)]
     assert replay(log)[9].batches[0] == (4, 5, 4, 5)
     assert replay([*log, produced(14, 0, epoch=1)])[9] == Known(1, ((0, 1, 14, 15),))
+
+
+def test_a_marker_says_which_epoch_its_producer_has_until_compaction_has_emptied_it() -> None:
+    before = produced(0, 0, epoch=4)
+    fence = produced(2, -1, epoch=5)._replace(marker=Marker(commit=False, coordinator_epoch=3))
+    assert replay([before, fence]) == {9: Known(5, ())}
+    emptied = fence._replace(marker=Marker(commit=False, coordinator_epoch=NOBODYS))
+    assert replay([before, emptied]) == replay([before]) == {9: Known(4, ((0, 1, 0, 1),))}
 
 
 def test_a_producer_state_that_the_log_does_not_show_is_an_anomaly() -> None:

@@ -32,3 +32,11 @@ def test_a_table_that_cannot_be_compacted_as_a_bit_of_it_has_flipped_is_no_fault
 ):
     kept = {"keep_faults": (4,), "keep_clients": ("table1", "table2"), "until_s": 2.339}
     TransactionsRun(Plan(campaign="transactions", seed=128030, nodes=3, **kept)).run()
+
+
+@pytest.mark.slow
+def test_who_copies_a_fence_that_compaction_has_emptied_does_not_know_the_epoch_that_it_was_of() -> (
+    None
+):
+    """As in Kafka. What it was to keep out is refused by the coordinator, which is asked about the first batch of each transaction."""
+    TransactionsRun(Plan(campaign="transactions", seed=129213)).run()
