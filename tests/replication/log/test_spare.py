@@ -5,9 +5,9 @@ import errno
 import pytest
 from fencepost.chaos.sim.world import NodeLost, World
 from fencepost.replication.log import snapshots, spare
-from fencepost.replication.log.checkpoint import Kind
 from fencepost.replication.log.log import Log
-from log_helpers import FOLDER, PARTITION, START_MS, Node, produce, run
+from log_helpers import FOLDER, START_MS, Node, produce, run
+from test_killed_starts import commit
 from test_producers_outlive import MANY, delete_before, first, log_files
 
 SPARE = f"{FOLDER}/{spare.FILE_NAME}"
@@ -31,8 +31,7 @@ async def full_and_deleted(node: Node) -> Log:
     log.roll(START_MS)
     assert log.snapshots == [1]
     produce(log, 2)
-    log.committed = log.log_end_offset
-    node.store.offsets.put(Kind.HIGH_WATERMARK, PARTITION, log.committed)
+    commit(node, log)
     await node.sync()
     delete_before(log, log.log_end_offset - 1)
     assert [segment.base_offset for segment in log.doomed] == [0, 1]
