@@ -31,6 +31,13 @@ def check(history: History) -> list[Anomaly]:
     return anomalies + _unread(history, begins)
 
 
+def all_deleted(history: History) -> bool:
+    """Nothing that was acknowledged is left: all of it was before the place where its partition begins at the end."""
+    begins = starts(history, FINAL)
+    first_kept = _first_kept(history, begins)
+    return all(_was_deleted(op, begins, first_kept) for op in sends(history, "ok"))
+
+
 Kept = dict[tuple[str, int | str | None], int]
 
 

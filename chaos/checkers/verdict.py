@@ -27,14 +27,17 @@ MEANWHILE: Final = "read meanwhile"  # by whoever read before the pass after all
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`valid` is true only of a history in which something was acknowledged and read at the end."""
+    """`valid` is true only of a history in which something was acknowledged and read at the end, or read meanwhile where all of it
+    was deleted."""
 
     anomalies: tuple[Anomaly, ...]
     counts: dict[str, int] = field(default_factory=dict)
+    all_deleted: bool = False
 
     @property
     def proves_something(self) -> bool:
-        return self.counts["acknowledged"] > 0 and self.counts["read at the end"] > 0
+        read = self.counts[MEANWHILE if self.all_deleted else "read at the end"]
+        return self.counts["acknowledged"] > 0 and read > 0
 
     @property
     def valid(self) -> bool:
@@ -49,6 +52,8 @@ class Verdict:
             lines.append(f"{rule:>18}  {count}")
             shown = [anomaly for anomaly in self.anomalies if anomaly.rule == rule]
             lines += [f"{'':>20}{anomaly}" for anomaly in shown[:SHOWN_PER_RULE]]
+        if self.all_deleted:
+            lines.append("all that was acknowledged was deleted before the end")
         if not self.proves_something:
             lines.append("nothing was acknowledged or nothing read: this proves nothing")
         return "\n".join(lines)
@@ -68,7 +73,8 @@ def judge(history: History) -> Verdict:
     }
     checkers = OF_OPEN if any(op.f == OPEN for op in history) else CHECKERS
     anomalies = [anomaly for check in checkers for anomaly in check(history)]
-    return Verdict(tuple(anomalies), counts)
+    all_deleted = counts["acknowledged"] > 0 and lost_writes.all_deleted(history)
+    return Verdict(tuple(anomalies), counts, all_deleted)
 
 
 def main() -> None:

@@ -114,6 +114,21 @@ def test_a_record_without_an_offset_was_deleted_only_with_those_that_its_produce
     assert [each.rule for each in lost_writes.check(behind)] == ["lost"]
 
 
+def test_where_all_of_it_was_deleted_a_last_pass_that_finds_nothing_says_so_and_proves_something() -> (
+    None
+):
+    seen = [sent(1, 0), sent(2, 1), read(0, 1, by="early")]
+    judged = verdict.judge([*seen, start(2)])
+    assert judged.valid
+    assert "all that was acknowledged was deleted before the end" in judged.told
+    assert not verdict.judge([sent(1, 0), sent(2, 1), start(2)]).proves_something  # nobody read
+    assert not verdict.judge([start(2)]).proves_something
+    one_is_left = verdict.judge([*seen, start(1)])
+    assert [each.rule for each in one_is_left.anomalies] == ["lost"]
+    assert not one_is_left.proves_something
+    assert not verdict.judge([*seen, start(2, by="early")]).proves_something
+
+
 def test_where_a_partition_begins_is_read_back_from_its_line() -> None:
     assert from_lines([to_line(start(4))]) == [start(4)]
 

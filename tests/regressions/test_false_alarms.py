@@ -40,3 +40,10 @@ def test_who_copies_a_fence_that_compaction_has_emptied_does_not_know_the_epoch_
 ):
     """As in Kafka. What it was to keep out is refused by the coordinator, which is asked about the first batch of each transaction."""
     TransactionsRun(Plan(campaign="transactions", seed=129213)).run()
+
+
+@pytest.mark.slow
+def test_a_last_pass_over_partitions_of_which_all_was_deleted_has_nothing_to_read() -> None:
+    """All partitions that were written to, deleted up to their ends just before it."""
+    kept = (1, 2, 3, 4, 5, 6, 7, 10, 11, 13)
+    ClusterRun(Plan(campaign="cluster", seed=130234, keep_faults=kept, until_s=8.612)).run()
