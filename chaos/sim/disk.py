@@ -112,7 +112,10 @@ class SimDisk:
                 machine.name, f"disk.{kind}", path=path, failed=error.errno, **fields
             )
             self.count(kind)
-            raise machine.fails_with(error)
+            try:
+                raise machine.fails_with(error)
+            finally:
+                del error  # it holds this frame, and who called it what it had open, until Python's collector comes
         if kind in CHANGES:
             machine.trace.event(machine.name, f"disk.{kind}", path=path, **fields)
 
@@ -264,7 +267,10 @@ class SimDisk:
             except OSError as error:
                 first = first or error
         if first is not None:
-            raise first
+            try:
+                raise first
+            finally:
+                del first
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         machine = self.machine

@@ -81,7 +81,10 @@ class SimFile:
             machine.trace.event(machine.name, "disk.half", path=self.path, size=some)
             machine.files.used += some
             self.close()
-            raise machine.fails_with(error)
+            try:
+                raise machine.fails_with(error)
+            finally:
+                del error  # as in `SimDisk.attempt`
         self._node.change(Write(old_size, None))
 
     def read(self, position: int, length: int) -> bytes:

@@ -1,7 +1,10 @@
 """The simulated disk's port: faults, crashes at any operation, and what a restart finds."""
 
 import asyncio
+import contextlib
 import errno
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -86,6 +89,36 @@ async def test_a_failed_sync_is_remembered_by_the_file_and_by_the_disk(world: Wo
     disk = world.restart("n1").disk
     assert disk.read_all("/data/other") == b"on disk"
     assert disk.read_all("/data/log") == b""
+
+
+@in_world
+async def test_an_error_that_was_looked_at_holds_nothing_of_who_met_it(world: World) -> None:
+    """A node reads from a file's reference count whether somebody has it. What a cycle holds is let go when Python's collector comes,
+    at another moment in each process: the same seed would be another run."""
+    env, faults = world.node("n1"), world.disk("n1").faults
+    file = opened(env)
+
+    async def held_by(*kinds: str) -> weakref.ref[Any]:
+        held = opened(env, "/data/other")
+        for kind in kinds:
+            faults.fail(kind)
+        with contextlib.suppress(OSError):
+            match kinds[-1]:
+                case "sync":
+                    await env.disk.sync([file])
+                case "open":
+                    env.disk.open("/data/log")
+                case _:
+                    file.append([b"half"])
+        assert not faults.planned, f"{kinds} did not strike"
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        for kinds in (("open",), ("append",), ("sync",), ("truncate", "append")):
+            assert (await held_by(*kinds))() is None, kinds
+    finally:
+        gc.enable()
 
 
 @in_world
