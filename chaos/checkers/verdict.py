@@ -27,12 +27,12 @@ MEANWHILE: Final = "read meanwhile"  # by whoever read before the pass after all
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`valid` is true only of a history in which something was acknowledged and read at the end, or read meanwhile where all of it
-    was deleted."""
+    """`valid` is true only of a history in which something was acknowledged and read at the end, or read meanwhile where nothing is
+    left to read."""
 
     anomalies: tuple[Anomaly, ...]
     counts: dict[str, int] = field(default_factory=dict)
-    all_deleted: bool = False
+    all_deleted: bool = False  # so that the last pass found nothing
 
     @property
     def proves_something(self) -> bool:
@@ -73,7 +73,8 @@ def judge(history: History) -> Verdict:
     }
     checkers = OF_OPEN if any(op.f == OPEN for op in history) else CHECKERS
     anomalies = [anomaly for check in checkers for anomaly in check(history)]
-    all_deleted = counts["acknowledged"] > 0 and lost_writes.all_deleted(history)
+    found_nothing = counts["acknowledged"] > 0 and not counts["read at the end"]
+    all_deleted = found_nothing and lost_writes.all_deleted(history)
     return Verdict(tuple(anomalies), counts, all_deleted)
 
 

@@ -127,6 +127,8 @@ def test_where_all_of_it_was_deleted_a_last_pass_that_finds_nothing_says_so_and_
     assert [each.rule for each in one_is_left.anomalies] == ["lost"]
     assert not one_is_left.proves_something
     assert not verdict.judge([*seen, start(2, by="early")]).proves_something
+    unknown = Operation("send", "info", 1, KEY, 3)
+    assert verdict.judge([sent(1, 0), sent(2, 1), unknown, start(2), read(2, 3)]).valid
 
 
 def test_where_a_partition_begins_is_read_back_from_its_line() -> None:
