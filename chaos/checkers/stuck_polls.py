@@ -109,7 +109,6 @@ class StuckPolls:
         self._someone_reads = False
         self._unshown_s: float | None = None  # since when nobody was shown anything
         self._unshown = 0  # acknowledgements since then
-        self._marked: list[tuple[Reader, str, Lag]] = []
 
     def see(self, op: Txn) -> Iterator[Anomaly]:
         if op.process == FINAL:
@@ -131,18 +130,12 @@ class StuckPolls:
 
     # -- until all was shown that there was at some moment -----------------------------------------
 
-    def mark(self) -> None:
-        """From now on `all_shown` asks for what everybody lacks now."""
-        readers = {id(each): each for each in self._readers.values()}.values()
-        self._marked = [(each, key, lag) for each in readers for key, lag in each.lags.items()]
+    def all_shown(self, at_s: float) -> bool:
+        """Whether nobody lacks any more what he lacked then. Who has crashed, or has a successor, waits for nothing.
 
-    @property
-    def all_shown(self) -> bool:
-        """Who has crashed since then, or has a successor, waits for nothing."""
-        there = {id(each) for each in self._readers.values()}
-        return not any(
-            id(reader) in there and reader.lags.get(key) is lag for reader, key, lag in self._marked
-        )
+        What had ended by then may be seen after it; hence the time, and no look at who lacks what just then.
+        """
+        return not any(self._lacking(at_s))
 
     def unanswered(self, healed_s: float | None, end_s: float) -> list[str]:
         """Who was shown nothing between the end of all faults and that of the load, though that was no time to be called stuck."""
@@ -151,12 +144,15 @@ class StuckPolls:
         return [
             f"{reader.name} was shown nothing of {key} after all faults, from {lag.since_s:.1f} s to {end_s:.1f} s,"
             f" in {lag.looks} operations: the load ended before it was asked for"
-            for reader in {id(each): each for each in self._readers.values()}.values()
-            for key, lag in sorted(reader.lags.items())
-            if lag.since_s <= healed_s
-            and lag.looks >= LOOKS_MIN
-            and not self._is_late(lag.since_s, reader.within_s, end_s)
+            for reader, key, lag in self._lacking(healed_s)
+            if lag.looks >= LOOKS_MIN and not self._is_late(lag.since_s, reader.within_s, end_s)
         ]
+
+    def _lacking(self, at_s: float) -> Iterator[tuple[Reader, str, Lag]]:
+        for reader in {id(each): each for each in self._readers.values()}.values():
+            for key, lag in sorted(reader.lags.items()):
+                if lag.since_s <= at_s:
+                    yield reader, key, lag
 
     # -- who reads what ----------------------------------------------------------------------------
 

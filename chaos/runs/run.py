@@ -259,11 +259,11 @@ class Run:
         healed_s = self.summary["healed_s"] = round(clients.now_s, 3)
         after = Availability((), self.plan.nodes, healed_s)
         clients.watching.append(after.see)
-        self._polls.mark()
         ends_s, looked_s = healed_s + CALM_MAX_S, healed_s
         while not self.interrupts and clients.now_s < ends_s:
             clients.tick()
-            all_are_well = after.all_served and self._polls.all_shown and self._has_worked
+            all_are_shown = self._polls.all_shown(healed_s)
+            all_are_well = after.all_served and all_are_shown and self._has_worked
             if all_are_well and clients.now_s > healed_s + CALM_S:
                 break
             if clients.now_s > looked_s + CALM_S:
@@ -272,7 +272,7 @@ class Run:
 
     def _calm_ends_s(self, healed_s: float) -> float:
         """When whoever waits since then has waited for so long that it is a fault of the brokers."""
-        within_s = AVAILABLE_S if self._polls.all_shown else GROUP_S
+        within_s = AVAILABLE_S if self._polls.all_shown(healed_s) else GROUP_S
         machine = Machine(loads(self.folder))
         due_s = Excused((), self.plan.nodes, None, machine).due(healed_s, within_s)
         return min(due_s + CALM_BESIDE_S, healed_s + CALM_MAX_S)

@@ -262,16 +262,22 @@ def test_the_load_goes_on_after_all_faults_until_all_are_served_or_should_have_b
     assert load.now_s - 100.0 == goes_on_s
 
 
+@pytest.mark.parametrize("seen_at_s", [99.0, 102.0])
 def test_the_load_goes_on_until_consumers_were_shown_what_they_lacked_when_all_was_over(
-    run,
+    run, seen_at_s
 ) -> None:
+    """What was acknowledged by then is seen a moment later: two runs were unknown for it."""
     load = Load(0.0)
     lacks = Txn("assign", "ok", "c", positions={"t0-0": 0}, ended_s=98.0)
     sent = Txn("send", "ok", "s", 5, sends=[Sent("t0-0", 5, 7)], began_s=98.5, ended_s=99.0)
     shown = Txn("read", "ok", "c", polls=[Polled("t0-0", 7, 5)], began_s=110.0, ended_s=110.5)
-    for op in (lacks, sent):
-        run._see_polls(op)
-    load.watching.append(lambda op: run._see_polls(shown) if op.ended_s >= 111.0 else None)
+    run._see_polls(lacks)
+    moments = {seen_at_s: sent, 111.0: shown}
+    for at_s in [each for each in moments if each < load.now_s]:
+        run._see_polls(moments.pop(at_s))
+    load.watching.append(
+        lambda op: run._see_polls(moments.pop(op.ended_s)) if op.ended_s in moments else None
+    )
     run._calm(load)
     assert load.now_s == 111.0
 

@@ -4,7 +4,7 @@ from fencepost.chaos.checkers import queue_verdict
 from fencepost.chaos.checkers.away import Excused
 from fencepost.chaos.checkers.history import FINAL
 from fencepost.chaos.checkers.promised import SLIGHT, Promise, promise_of
-from fencepost.chaos.checkers.stuck_polls import StuckPolls
+from fencepost.chaos.checkers.stuck_polls import LOOKS_MIN, StuckPolls
 from fencepost.chaos.checkers.txn_history import Polled, Sent, Txn, to_line
 
 A, B = "t0-0", "t0-1"
@@ -253,12 +253,31 @@ def test_what_all_lacked_at_some_moment_is_waited_for() -> None:
             assert list(seen.see(each)) == []
 
     look(assign("a", 99.0, A), *sends(A, 100, 105))
-    assert seen.all_shown, "nobody has asked"
-    seen.mark()
-    assert not seen.all_shown
+    assert seen.all_shown(98.0)
+    assert not seen.all_shown(105.0)
     look(*sends(A, 106, 107), *reads("a", 106, 107))
-    assert not seen.all_shown
+    assert not seen.all_shown(105.0)
     look(*reads("a", 108, 109, A))
-    assert seen.all_shown
+    assert seen.all_shown(105.0)
     look(*sends(A, 110, 115))
-    assert seen.all_shown, "what came later is not asked for"
+    assert seen.all_shown(105.0), "what came later is not asked for"
+
+
+def test_what_had_ended_by_then_and_is_seen_later_is_waited_for() -> None:
+    """As long as the verdict on the whole history says that it was not asked for."""
+    healed_s, end_s = 105.0, 110.0
+    seen = StuckPolls(Excused((), 3, None))
+
+    def look(*ops):
+        for each in ops:
+            assert list(seen.see(each)) == []
+
+    look(assign("a", 99.0, A))
+    assert seen.all_shown(healed_s), "of what nobody has seen yet nothing can be known"
+    look(*sends(A, 104, 105))
+    look(*(op("read", "a", 106.0 + at / 10) for at in range(LOOKS_MIN)))
+    assert seen.unanswered(healed_s, end_s)
+    assert not seen.all_shown(healed_s)
+    look(*reads("a", 108, 110, A))
+    assert not seen.unanswered(healed_s, end_s)
+    assert seen.all_shown(healed_s)
