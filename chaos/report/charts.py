@@ -173,12 +173,12 @@ def not_done(found: Measured, axis: TimeAxis) -> Drawn | None:
             shapes += f'<rect class="bar fail" {wide} y="{top}" height="{middle - top:.1f}"/>'
         if info:
             shapes += f'<rect class="bar info" {wide} y="{middle}" height="{1000 - middle:.1f}"/>'
-    fails, infos = found.operations["fail"], found.operations["info"]
+    fails, infos = found.operations["fail"], found.operations["info"] - found.crashes
     return Drawn(
         "Not acknowledged",
         "operations a second",
         shapes,
-        f"{words.count(fails)} operations failed, of {words.count(infos)} the outcome is unknown.",
+        f"{words.plural(fails, 'operation')} failed, of {words.count(infos)} the outcome is unknown.",
         (scale.ticks()[0], scale.ticks()[-1]),
         legend=[("fail", "failed for certain"), ("info", "outcome unknown")],
         tall=False,

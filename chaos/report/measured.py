@@ -37,6 +37,7 @@ OPERATIONS_SHOWN_MAX: Final = 400
 TIME_MAX_S: Final = 90 * 86_400.0
 AFTER_S: Final = 10.0  # behind the end of a fault: what comes then is still its doing
 FINAL: Final = "final"
+CRASH: Final = "crash"  # the end of a client: a line of the history, and no operation
 KINDS: Final = ("ok", "fail", "info")
 
 
@@ -69,7 +70,8 @@ class Measured:
     acks: Acknowledgements = field(default_factory=Acknowledgements)
     leaders: Leaders = field(default_factory=Leaders)
     latencies: "array[int]" = field(default_factory=lambda: array("L", [0]) * LEVELS)
-    operations: Counter[str] = field(default_factory=Counter)  # by kind: ok, fail, info
+    operations: Counter[str] = field(default_factory=Counter)  # lines by kind: ok, fail, info
+    crashes: int = 0  # of these, ends of clients
     acknowledged: int = 0  # records
     read: int = 0
     read_at_end: int = 0
@@ -277,6 +279,7 @@ def _read_history(found: Measured, lines: JsonLines, wanted: set[int]) -> None:
         if kind not in KINDS or op.get("f") == OPEN:
             continue
         found.operations[kind] += 1
+        found.crashes += op.get("f") == CRASH
         _take(found, op, kind)
     found.history_lines = lines.lines
     found.problems += lines.problems
@@ -304,7 +307,7 @@ def _take(found: Measured, op: dict[str, Any], kind: str) -> None:
     found.end_s = max(found.end_s, ended)
     place = found.series.at(ended)
     if kind != "ok":
-        setattr(place, kind, getattr(place, kind) + 1)
+        setattr(place, kind, getattr(place, kind) + (op.get("f") != CRASH))
     elif not at_end:
         place.read += polled
     if not sent:

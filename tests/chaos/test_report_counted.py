@@ -44,6 +44,7 @@ def test_a_page_names_the_figures_of_the_verdict_and_what_is_beside_them(tmp_pat
     _, said = read(write_page(tmp_path / "run"))
     assert "Operations 4 2 ok, 1 failed, 1 unknown; the history holds 6 more lines:" in said
     assert "lines: 1 assignment, 2 subscriptions, 1 crash, 2 other (final polls," in said
+    assert "1 operation failed, of 1 the outcome is unknown." in said  # the crash is none
     assert (
         "Records acknowledged 1 3 read meanwhile (1 in what failed or is unknown), 1 at the end"
         in said
