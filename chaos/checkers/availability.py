@@ -229,7 +229,7 @@ class Availability:
         found = [
             f"nothing of {key} was acknowledged {until}"
             for key, (first_s, last_s) in sorted(last.wanted_s.items())
-            if key not in last.served_s and last_s - first_s >= least_s
+            if key not in last.served_s and min(last_s, end_s) - first_s >= least_s
         ]
         if not last.served_s and not last.tried and self._is_lively(last):
             found.append(f"nothing at all was acknowledged {until}")

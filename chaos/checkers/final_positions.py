@@ -39,7 +39,8 @@ class FinalPositions:
 
     def see(self, op: Txn) -> None:
         is_told = op.f == "position" and op.process == FINAL
-        for place in op.offsets:
+        # Of what was told without whose it is nobody can say whether it is right.
+        for place in op.writers if is_told else op.offsets:
             name, _, key = place.partition("|")
             if is_told:
                 group = self._shared.get(name) or self._others.get(name)

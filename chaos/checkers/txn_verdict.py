@@ -1,9 +1,8 @@
 """All checkers over one history of transactions: valid or not, with counts and the first anomalies of each kind.
 
-By hand: `python -m fencepost.chaos.checkers.txn_verdict < history.jsonl`.
+By hand there is `queue_verdict.py`, which looks for what a history does not say as well.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -24,7 +23,7 @@ from . import (
     txn_lost,
 )
 from .history import FINAL, OPEN, Anomaly
-from .txn_history import Txns, from_lines, transactions
+from .txn_history import Txns, transactions
 from .verdict import MEANWHILE, Verdict
 
 Checks = Sequence[Callable[[Txns], list[Anomaly]]]
@@ -90,13 +89,3 @@ def judge(history: Txns, checkers: Checks = CHECKERS) -> Verdict:
     if any(op.f == OPEN for op in history):
         checkers = OF_OPEN
     return Verdict(tuple(anomaly for check in checkers for anomaly in check(history)), counts)
-
-
-def main() -> None:
-    verdict = judge(from_lines(sys.stdin))
-    sys.stdout.write(f"{verdict}\n")
-    sys.exit(0 if verdict.valid else 1)
-
-
-if __name__ == "__main__":
-    main()

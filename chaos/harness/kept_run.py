@@ -27,7 +27,6 @@ from ..runs.folder import (
     ANOMALIES,
     EXIT_CODES,
     FAULTS,
-    FIGURES,
     HISTORY,
     INVALID,
     UNKNOWN,
@@ -228,7 +227,7 @@ class KeptRun:
 
     def _conclude(self, verdict: str, why: str) -> Conclusion:
         if self._folder is not None:
-            self._summary[FIGURES] = self._folder.written
+            self._summary |= self._folder.written
             self._folder.write(self._summary | {"verdict": verdict, "why": why})
             _write_page(self._folder.path)
         return Conclusion(verdict, why)

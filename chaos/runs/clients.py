@@ -122,6 +122,11 @@ class Clients:
     def now_s(self) -> float:
         return time.monotonic() - self.began_s
 
+    @property
+    def oldest_s(self) -> float:
+        """When the first of what any of them is at was begun, as far as it is known by now."""
+        return min((each.notes.oldest_s for each in self._there() if each.notes), default=NEVER)
+
     def start(self) -> None:
         for client in self.all:
             self._start(client)

@@ -2,11 +2,12 @@
 
 INVARIANT  run.json says `unknown` from the first moment on, and says more only when more is known; it is replaced whole.
            Files of lines are written line by line, each as soon as it is known. A history of which a run that came to its end
-           has written down how many lines it has, and their digest, is that history or none.
+           has written down how many lines it has, and their digest, is that history or none; so is what was done to the nodes.
 PREVENTS   a harness that was killed passing for one that found nothing; a measurement that is lost with it; a history whose
-           last lines are lost passing for one in which there was nothing to find.
+           last lines are lost passing for one in which there was nothing to find; and with a fault's line its question.
 PROVED BY  tests/chaos/test_queue_folder.py::test_a_run_whose_harness_was_killed_is_unknown_and_keeps_its_lines,
-           tests/chaos/test_queue_folder.py::test_a_history_that_lacks_whole_lines_is_cut_wherever_they_were
+           tests/chaos/test_queue_folder.py::test_a_history_that_lacks_whole_lines_is_cut_wherever_they_were,
+           tests/chaos/test_queue_folder.py::test_of_a_run_that_has_lost_a_fault_nothing_is_said
 """
 
 import json
@@ -23,7 +24,11 @@ HISTORY: Final = "history.jsonl"
 FAULTS: Final = "faults.jsonl"
 SEEN: Final = "seen.jsonl"
 ANOMALIES: Final = "anomalies.jsonl"
-FIGURES: Final = "history"  # in run.json: of the history, as it was written
+# In run.json: of the history, and of what was done to the nodes, as they were written; and how a sentence names them.
+FIGURES: Final[Mapping[str, tuple[str, str]]] = {
+    HISTORY: ("history", "the history"),
+    FAULTS: ("fault lines", "the list of faults"),
+}
 AT_ONCE: Final = 1 << 20  # bytes
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
@@ -54,7 +59,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._figures = Figures()  # of what this one has been told to write into the history
+        self._figures = {name: Figures() for name in FIGURES}  # of what this one was told to write
 
     def create(self, summary: Mapping[str, Any]) -> None:
         if self.path.exists() and any(self.path.iterdir()):
@@ -89,24 +94,29 @@ class RunFolder:
         if not data:
             return
         with self._lock:
-            if name == HISTORY:
-                self._figures.take(data)
+            if name in self._figures:
+                self._figures[name].take(data)
             with (self.path / name).open("ab") as file:
                 file.write(data)
 
     @property
     def written(self) -> dict[str, Any]:
-        """For run.json (`FIGURES`), of a run whose history was written through this one alone."""
-        return self._figures.as_kept()
+        """For run.json, of a run whose files were written through this one alone."""
+        return {FIGURES[name][0]: figures.as_kept() for name, figures in self._figures.items()}
 
     def lacks(self, summary: Mapping[str, Any]) -> str:
-        """What of its history is not as it was written; empty when all is, or when no figures are kept."""
-        if FIGURES not in summary:
-            return ""
-        found, kept = Figures(), summary[FIGURES]
-        with self.history.open("rb") as source:
-            while data := source.read(AT_ONCE):
-                found.take(data)
+        """What is not as it was written, in a sentence; empty when all is, or where no figures are kept."""
+        for name, (figures, said) in FIGURES.items():
+            if figures in summary and (missing := self._missing(name, summary[figures])):
+                return f"{said} is cut: {missing}"
+        return ""
+
+    def _missing(self, name: str, kept: Any) -> str:
+        found, file = Figures(), self.path / name
+        if file.is_file():
+            with file.open("rb") as source:
+                while data := source.read(AT_ONCE):
+                    found.take(data)
         if found.as_kept() == kept:
             return ""
         lines = kept.get("lines") if isinstance(kept, dict) else None
@@ -124,8 +134,8 @@ class RunFolder:
                 figures.take(data)
                 file.write(data)
         fresh.rename(self.path / name)
-        if name == HISTORY:
-            self._figures = figures
+        if name in self._figures:
+            self._figures[name] = figures
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The whole ones, of a file that is short."""

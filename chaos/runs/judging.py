@@ -46,7 +46,7 @@ def judge(folder: RunFolder, say: Callable[[str], None]) -> dict[str, Any]:
     if folder.history.is_file():
         try:
             if lacks := folder.lacks(summary):
-                return _undecided(folder, summary, f"the history is cut: {lacks}", say)
+                return _undecided(folder, summary, lacks, say)
             judged, anomalies = _whole(folder, {**summary})
         except Exception as unforeseen:  # noqa: BLE001 - a traceback would end with the code of `invalid`
             why = f"it could not be judged: {type(unforeseen).__name__} {unforeseen}".rstrip()

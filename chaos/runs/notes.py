@@ -7,6 +7,7 @@ PROVED BY  tests/chaos/test_queue_notes.py::test_what_a_killed_client_had_begun_
 """
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 from ..checkers.txn_history import Txn, from_line
@@ -42,6 +43,11 @@ class Notes:
             found.append(op)
         self.did |= bool(found)
         return found
+
+    @property
+    def oldest_s(self) -> float:
+        """When the first of what is under way was begun; of nothing, never."""
+        return min((op.began_s for op in self._open.values()), default=inf) - self._began_s
 
     def _see_who(self, op: Txn) -> None:
         if op.f == "txn":

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..checkers.availability import Availability
+from ..checkers.availability import WANTED_SHARE, Availability
 from ..checkers.away import AVAILABLE_S, Excused
 from ..checkers.busy import Machine
 from ..checkers.stuck_polls import GROUP_S, StuckPolls
@@ -32,7 +32,7 @@ from ..faults.targets import Asking
 from .clients import Clients
 from .draining import Draining
 from .final_polls import final_polls
-from .folder import FAULTS, FIGURES, UNKNOWN, RunFolder
+from .folder import FAULTS, UNKNOWN, RunFolder
 from .interrupts import Beside, Interrupts
 from .judging import judge, loads
 from .lent import Lent, age, has_elder_of
@@ -137,7 +137,7 @@ class Run:
             self.summary["seconds"] = round(time.monotonic() - began, 3)
             self.summary["unknown"] = self.unknown
             self.summary["broken"] = self.broken
-            self.summary[FIGURES] = self.folder.written
+            self.summary |= self.folder.written
             self.folder.write(self.summary)
         self.summary = judge(self.folder, self.say)
         if self.summary["verdict"] == "valid":
@@ -263,7 +263,10 @@ class Run:
         while not self.interrupts and clients.now_s < ends_s:
             clients.tick()
             all_are_shown = self._polls.all_shown(healed_s)
-            all_are_well = after.all_served and all_are_shown and self._has_worked
+            # What has been under way for long is a try as well, and nobody knows of what until it ends.
+            wanted_s = WANTED_SHARE * (clients.now_s - healed_s)
+            none_is_old = clients.oldest_s > clients.now_s - wanted_s
+            all_are_well = after.all_served and none_is_old and all_are_shown and self._has_worked
             if all_are_well and clients.now_s > healed_s + CALM_S:
                 break
             if clients.now_s > looked_s + CALM_S:

@@ -15,5 +15,6 @@ def put_in_place(out: Path, history: Sequence[dict]) -> None:
 def forget_figures(folder: RunFolder) -> None:
     """As of a folder that was made before there were any."""
     summary = folder.read()
-    summary.pop(FIGURES, None)
+    for name, _ in FIGURES.values():
+        summary.pop(name, None)
     folder.write(summary)

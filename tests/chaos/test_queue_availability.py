@@ -327,6 +327,8 @@ def test_what_was_asked_for_when_the_load_ended_is_unanswered_if_it_was_wanted_f
     assert unanswered(*goes_on, *in_vain, end_s=51.0) == [], "it is unavailable then"
     assert unanswered(*goes_on, *in_vain[:5]) == [], "nobody wanted it any more"
     assert unanswered(*goes_on, *in_vain[-5:]) == [], "nobody had wanted it before"
+    assert unanswered(*goes_on, send(A, 40.0, 20.0, kind="info")) == [], "nor for long by then"
+    assert unanswered(*goes_on, send(A, 30.0, 20.0, kind="info")) == [said]
     assert unanswered(*goes_on, *in_vain, send(A, 44.0)) == []
     lively = [send(A, float(at)) for at in range(20)]
     assert unanswered(*lively) == [

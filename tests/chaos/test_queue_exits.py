@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from math import inf
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -241,6 +242,7 @@ class Load:
     def __init__(self, served_from_s: float) -> None:
         self.now_s = 100.0
         self.served_from_s = served_from_s
+        self.oldest_s = inf  # of what is under way
         self.watching: list = []
 
     def tick(self) -> None:
@@ -259,6 +261,22 @@ def test_the_load_goes_on_after_all_faults_until_all_are_served_or_should_have_b
     load = Load(served_from_s)
     run._calm(load)
     assert run.summary["healed_s"] == 100.0
+    assert load.now_s - 100.0 == goes_on_s
+
+
+@pytest.mark.parametrize(("began_s", "goes_on_s"), [(95.0, 10.0), (101.0, 10.0), (103.9, 4.0)])
+def test_the_load_goes_on_until_what_was_under_way_for_long_has_ended(
+    run, began_s, goes_on_s
+) -> None:
+    """It was a try of a partition that nobody had served yet, and ended in vain when the load was over: the run was unknown."""
+    load = Load(0.0)
+    load.oldest_s = began_s
+
+    def ends(_: Txn) -> None:
+        load.oldest_s = inf if load.now_s >= 110.0 else began_s
+
+    load.watching.append(ends)
+    run._calm(load)
     assert load.now_s - 100.0 == goes_on_s
 
 

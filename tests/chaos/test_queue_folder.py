@@ -43,6 +43,11 @@ READ = [
     Txn("read", "ok", process, polls=POLLS, began_s=9.0, ended_s=9.5) for process in ("r", FINAL)
 ]
 
+STRUCK = [
+    {"id": "1", "at_s": 1.0, "until_s": 2.0, "fault": "kill", "nodes": [1]},
+    {"id": "2", "at_s": 3.0, "until_s": 4.0, "fault": "pause", "nodes": [2]},
+]
+
 
 def ended(path) -> RunFolder:
     """What its clients did was written down in two pieces, and the run came to its end."""
@@ -50,7 +55,8 @@ def ended(path) -> RunFolder:
     folder.create({"nodes": 3, "unknown": []})
     for some in (OPS, READ):
         folder.append_text(HISTORY, map(to_line, some))
-    folder.write(folder.read() | {FIGURES: folder.written})
+    folder.append(FAULTS, STRUCK)
+    folder.write(folder.read() | folder.written)
     return folder
 
 
@@ -74,12 +80,32 @@ def test_a_history_that_lacks_whole_lines_is_cut_wherever_they_were(tmp_path) ->
     assert judge(folder, lambda _: None)["verdict"] == "valid"
 
 
+def test_of_a_run_that_has_lost_a_fault_nothing_is_said(tmp_path) -> None:
+    """What is owed while it goes on, and after it, would be asked of nobody."""
+    folder = ended(tmp_path / "run")
+    file = folder.path / FAULTS
+    whole = file.read_text().splitlines(keepends=True)
+    for lines, says in (
+        (whole[:1], "1 lines of 2 are there"),
+        ([whole[0], whole[1][:-5]], "1 lines of 2 are there"),
+        ([whole[0], whole[1].replace("pause", "grass")], "they are not the 2 lines"),
+    ):
+        file.write_text("".join(lines))
+        found = judge(RunFolder(tmp_path / "run"), lambda _: None)
+        assert found["verdict"] == "unknown"
+        assert found["why"].startswith(f"the list of faults is cut: {says}")
+    file.unlink()
+    assert "0 lines of 2" in judge(folder, lambda _: None)["why"]
+    file.write_text("".join(whole))
+    assert judge(folder, lambda _: None)["verdict"] == "valid"
+
+
 def test_a_history_without_figures_is_judged_as_it_is_and_one_with_damaged_ones_is_cut(
     tmp_path,
 ) -> None:
     folder = ended(tmp_path / "run")
     for figures in (3, [], {}, {"lines": "6"}, {"lines": 6}):
-        folder.write(folder.read() | {FIGURES: figures})
+        folder.write(folder.read() | {FIGURES[HISTORY][0]: figures})
         assert judge(folder, lambda _: None)["verdict"] == "unknown"
     forget_figures(folder)
     assert judge(folder, lambda _: None)["verdict"] == "valid"
@@ -96,7 +122,7 @@ def test_what_could_not_be_written_is_missed(tmp_path) -> None:
         folder.append_text(HISTORY, map(to_line, OPS[:1]))
     folder.history.rmdir()
     (tmp_path / "away").rename(folder.history)
-    folder.write(folder.read() | {FIGURES: folder.written})
+    folder.write(folder.read() | folder.written)
     assert "4 lines of 5" in judge(folder, lambda _: None)["why"]
 
 

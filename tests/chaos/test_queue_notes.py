@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from fencepost.chaos.checkers.txn_history import Sent, Txn, to_line
 from fencepost.chaos.runs.notes import Notes
 
@@ -21,8 +22,10 @@ def test_an_operation_comes_once_when_its_end_is_written_down(tmp_path) -> None:
     assert notes.ended() == []
     written(file, op(1))
     assert notes.ended() == []
-    written(file, op(1, "ok", ended_s=101.5), op(2))
+    assert notes.oldest_s == 10.0
+    written(file, op(1, "ok", ended_s=101.5), op(2, began_s=101.6))
     [ended] = notes.ended()
+    assert notes.oldest_s == pytest.approx(11.6)
     assert (ended.number, ended.type, ended.began_s, ended.ended_s) == (1, "ok", 10.0, 11.5)
     assert notes.ended() == []
 
