@@ -22,7 +22,6 @@ from ..harness.processes import DidNotStart
 from .proxy import Door, Way
 
 T = TypeVar("T")
-STARTED_S: Final = 20.0
 # Its one thread ends when this process does.
 _STARTER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starter")
 

@@ -19,7 +19,7 @@ from .run_folder import ANOMALIES, FAULTS, HISTORY, RUN, SEEN, UNKNOWN, VALID, r
 from .verdict import Judgement
 
 DIGEST: Final = "report.json"
-FORM: Final = 5  # raised when what is counted changes
+FORM: Final = 6  # raised when what is counted changes
 RECOVERIES_MIN: Final = 10  # below it a p99 is the slowest of a few, and a p50 one of them
 MOST: Final = "max"
 
@@ -51,6 +51,7 @@ class Digest:
     longest_gap_s: float | None = None
     recovery_ms: dict[str, float] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)
+    whom: dict[str, int] = field(default_factory=dict)  # by target; empty where nobody has kept it
     # Of how many faults progress was asked while they went on; None where nobody has counted.
     asked_meanwhile: int | None = None
     anomalies: dict[str, int] = field(default_factory=dict)
@@ -102,6 +103,7 @@ def of(found: Measured, judgement: Judgement, signs: dict[str, int]) -> Digest:
         longest_gap_s=found.longest_gap_s,
         recovery_ms=run.recovery_ms,
         struck=dict(found.fault_counts),
+        whom=dict(found.whom_counts),
         asked_meanwhile=None if (asked := run.counts.get(ASKED)) is None else int(asked),
         anomalies=dict(found.anomaly_counts),
         allowed=dict(found.allowed_counts),

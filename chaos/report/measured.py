@@ -79,6 +79,7 @@ class Measured:
     end_s: float = 0.0  # the last thing that was seen
     faults: list[Fault] = field(default_factory=list)
     fault_counts: Counter[str] = field(default_factory=Counter)
+    whom_counts: Counter[str] = field(default_factory=Counter)  # by target: a leader, a majority
     anomalies: list[Anomaly] = field(default_factory=list)
     anomaly_counts: Counter[str] = field(default_factory=Counter)
     allowed_counts: Counter[str] = field(default_factory=Counter)
@@ -208,6 +209,7 @@ def _read_faults(found: Measured, lines: JsonLines) -> None:
         kind = text_of(each.get("fault")) or "(no name)"
         if each.get(STRUCK) is not False:
             found.fault_counts[kind] += 1
+            found.whom_counts[text_of(each.get("target"))] += 1
         nodes = words_of(each.get("nodes"))
         if len(by_id) < FAULTS_MAX:
             by_id[name] = Fault(

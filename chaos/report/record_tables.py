@@ -1,29 +1,23 @@
 """The tables of RECORD.md that are counted: written between two marks, everything else there is written by hand."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..faults.kinds import FAULTS
-from ..runs.plan_words import TARGETS
-from . import words
+from ..runs.plan_words import OLDER_BUILD
+from . import record_faults, words
 from .digest import RECOVERIES_MIN, Digest
-from .markup import visible
+from .markdown import code, named, table
 from .nodes_code import NOW, NodesCode
 from .record import Campaign, Ledger
 from .run_folder import INVALID, UNKNOWN, VALID
 from .seeds_once import counted_once
 from .side_by_side import NOT_KEPT, OTHERS, SIMULATOR, Side, compared, system_of
-from .struck import Struck
 
 BEGIN: Final = "<!-- counted by `fencepost chaos record` -->"
 END: Final = "<!-- until here -->"
-STRUCK_NOTE: Final = (
-    "By `fencepost chaos run`; what a target can't have stands at 0, too (`faults/README.md`).\n"
-)
 COMPARED_NOTE: Final = (
     "Kafka's nodes are processes, and stand beside Fencepost's processes alone. *Load* is what was asked for: seconds, clients and "
     "operations a second of each, and all that is not as by default. Runs that differ in it are not in one row, but for older ones, "
@@ -33,7 +27,12 @@ COMPARED_NOTE: Final = (
 )
 CODE_NOTE: Final = (
     "*As it stands* is what was run on commits whose nodes are, file by file, those of the commit on which this was counted; "
-    "*unknown* had changes that are in no commit, a commit that is not in this history, or nodes of another image.\n"
+    "*unknown* had changes that are in no commit, a commit that is not in this history, or nodes of another image. *Upgraded* are of these "
+    "hours those of runs that began on an older build, which is replaced node by node first of all.\n"
+)
+TOTALS_NOTE: Final = (
+    "*Asked meanwhile*: of how many faults it was asked, while they went on, that everybody was served; of all others it was asked after "
+    "them, or within 30 s. Runs in which nobody has counted that are left out.\n"
 )
 CODES_MAX: Final = 8
 CODE_COMMITS_MAX: Final = 6
@@ -59,11 +58,15 @@ def tables(ledger: Ledger, code_of: Callable[[str], str]) -> str:
     runs, campaigns = list(ledger.runs.values()), counted_once(ledger.campaigns.values())
     if not runs and not campaigns:
         return "Nothing has been counted yet."
-    parts = [_totals(runs, campaigns)]
+    parts = [_totals(runs, campaigns), TOTALS_NOTE]
     parts += ["### By the nodes' code\n", _by_code(runs, campaigns, code_of), CODE_NOTE]
     parts += ["### By commit\n", _by_commit(runs, campaigns)]
-    if struck := _struck(runs):
-        parts += ["### Faults that struck, on real nodes\n", struck, STRUCK_NOTE]
+    if simulated := record_faults.simulated(campaigns, code_of):
+        parts += ["### Faults in the simulator\n", simulated, record_faults.SIMULATED_NOTE]
+    if struck := record_faults.struck(runs):
+        parts += ["### Faults that struck, on real nodes\n", struck, record_faults.STRUCK_NOTE]
+    if whom := record_faults.whom(runs):
+        parts += ["### Whom they struck\n", whom, record_faults.WHOM_NOTE]
     if compared := _compared(runs):
         parts += ["### Kafka under the same faults\n", compared, COMPARED_NOTE]
     if failures := _failures(runs, campaigns):
@@ -92,14 +95,15 @@ def _totals(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
     ours = [run for run in runs if run.target not in {SIMULATOR, *OTHERS}]
     if ours:
         rows.append(_run_row("**Fencepost on real nodes, all**", ours))
-    head = ("where", "seeds or runs", "hours", "faults", "acknowledged", "failed", "unknown")
-    return _table(head, rows, right=range(1, 7))
+    head = (
+        "where", "seeds or runs", "hours", "faults", "acknowledged", "failed", "unknown", "asked meanwhile",
+    )  # fmt: skip
+    return table(head, rows, right=range(1, len(head)))
 
 
 def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
     found = list(found)
-    unknown = sum(f["kind"] == UNKNOWN for each in found for f in each.failures)
-    failed = sum(len(each.failures) + each.different for each in found) - unknown
+    failed, unknown = _seeds_that_failed(found)
     return [
         name,
         words.plural(sum(each.runs for each in found), "seed"),
@@ -108,7 +112,15 @@ def _campaign_row(name: str, found: Iterable[Campaign]) -> list[str]:
         words.count(sum(each.acknowledged for each in found)),
         words.count(failed),
         words.count(unknown),
+        "–",
     ]
+
+
+def _seeds_that_failed(campaigns: Iterable[Campaign]) -> tuple[int, int]:
+    """And of how many nothing could be said. One that is another run the second time has failed."""
+    kinds = [failure["kind"] for each in campaigns for failure in each.failures]
+    unknown = kinds.count(UNKNOWN)
+    return len(kinds) - unknown + sum(each.different for each in campaigns), unknown
 
 
 def _run_row(name: str, found: Sequence[Digest]) -> list[str]:
@@ -121,7 +133,16 @@ def _run_row(name: str, found: Sequence[Digest]) -> list[str]:
         words.count(sum(each.acknowledged for each in found)),
         words.count(verdicts[INVALID]),
         words.count(verdicts[UNKNOWN]),
+        _asked_meanwhile(found),
     ]
+
+
+def _asked_meanwhile(runs: Iterable[Digest]) -> str:
+    counted = [each for each in runs if each.asked_meanwhile is not None]
+    if not counted:
+        return "–"
+    asked = sum(each.asked_meanwhile or 0 for each in counted)
+    return f"{words.count(asked)} of {words.count(sum(each.faults_struck for each in counted))}"
 
 
 # -- by commit, and by the nodes' code -----------------------------------------------------------------
@@ -186,8 +207,8 @@ def _by_code(
     ]
     if unknown is not None:
         rows.append(["unknown", *unknown.counted()])
-    head = ("the nodes of", "seeds", "failed", "runs", "hours", "broken", "unknown")
-    return _table(head, rows, right=range(1, 7))
+    head = ("the nodes of", *COUNTED)
+    return table(head, rows, right=range(1, len(head)))
 
 
 def _commits_named(group: _Group) -> str:
@@ -205,20 +226,29 @@ def _by_commit(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         for commit, group in groups[:COMMITS_MAX]
     ]
     rows += _older([group for _, group in groups[COMMITS_MAX:]], "")
-    head = ("commit", "last", "seeds", "failed", "runs", "hours", "broken", "unknown")
-    return _table(head, rows, right=range(2, 8)) if rows else ""
+    head = ("commit", "last", *COUNTED)
+    return table(head, rows, right=range(2, len(head))) if rows else ""
+
+
+COUNTED: Final = ("seeds", "failed", "runs", "hours", "upgraded", "broken", "unknown")
 
 
 def _counted(campaigns: Sequence[Campaign], runs: Sequence[Digest]) -> list[str]:
     verdicts = Counter(each.verdict for each in runs)
+    failed, unknown = _seeds_that_failed(campaigns)
     return [
         words.count(sum(each.runs for each in campaigns)),
-        words.count(sum(len(each.failures) + each.different for each in campaigns)),
+        words.count(failed),
         words.count(len(runs)),
-        f"{sum(each.seconds for each in runs) / 3600:,.2f}",
+        _hours(runs),
+        _hours(each for each in runs if OLDER_BUILD in each.versions),
         words.count(verdicts[INVALID]),
-        words.count(verdicts[UNKNOWN]),
+        words.count(unknown + verdicts[UNKNOWN]),
     ]
+
+
+def _hours(runs: Iterable[Digest]) -> str:
+    return f"{sum(each.seconds for each in runs) / 3600:,.2f}"
 
 
 def _short(commit: str) -> str:
@@ -228,46 +258,31 @@ def _short(commit: str) -> str:
     return plain[:_SHORT] + changed
 
 
-# -- which faults ------------------------------------------------------------------------------------
-
-
-def _struck(runs: Sequence[Digest]) -> str:
-    """Each kind that there is, also those that never came; who cannot have one is at 0, too."""
-    found = Struck(runs)
-    rows = [
-        [f"`{name}`", *(words.count(found.counts[target, name]) for target in TARGETS)]
-        for name in FAULTS
-    ]
-    if not found.counts:
-        return ""
-    return _table(("fault", *TARGETS), rows, right=range(1, 1 + len(TARGETS)))
-
-
 # -- beside Kafka ------------------------------------------------------------------------------------
 
 
 def _compared(runs: Sequence[Digest]) -> str:
     rows = []
     for (workload, faults, nodes, load), sides in compared(runs).items():
-        alike = [_named(workload), _named(faults), str(nodes or ""), _named(load or NOT_KEPT)]
+        alike = [named(workload), named(faults), str(nodes or ""), named(load or NOT_KEPT)]
         rows += [[*alike, *_side(each)] for each in sides]
     head = (
         "workload", "faults asked for", "nodes", "load", "system", "runs", "valid", "busy", "hours", "faults that struck", "anomalies",
         "records/s", "longest gap", "recovery p50", "p99", "max", "not served",
     )  # fmt: skip
-    return _table(head, rows, right=(2, 5, 6, 7, 8, *range(11, 17))) if rows else ""
+    return table(head, rows, right=(2, 5, 6, 7, 8, *range(11, 17))) if rows else ""
 
 
 def _side(side: Side) -> list[str]:
     gap = side.longest_gap_s
     return [
-        _named(side.system),
+        named(side.system),
         str(len(side.runs)),
         str(sum(each.verdict == VALID for each in side.runs)),
         str(sum(bool(each.load) for each in side.runs)),
         side.hours,
-        _named(side.struck),
-        _named(side.anomalies_said),
+        named(side.struck),
+        named(side.anomalies_said),
         words.rate(side.a_second),
         "–" if gap is None else words.seconds(gap) if gap else "under 1 s",
         *(words.milliseconds(side.recovery_ms(name)) for name in ("p50", "p99", "max")),
@@ -286,15 +301,20 @@ def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
             row = [
                 f"`{_short(each.commit)}`",
                 "simulator",
-                _named(failure["kind"]),
-                _code(failure["command"]),
+                named(failure["kind"]),
+                code(failure["command"]),
             ]
+            found.append((each.began, row))
+        if each.different:
+            what = f"another run the second time: {words.plural(each.different, 'seed')}"
+            again = f"fencepost sim run --campaign {each.campaign} --seeds {each.seeds} {each.asked or ''}"
+            row = [f"`{_short(each.commit)}`", "simulator", what, code(again.strip())]
             found.append((each.began, row))
     for run in runs:
         if run.verdict == INVALID:
             what = words.listed(run.anomalies, most=4) or run.why[:200]
             again = f"seed {run.seed}, {run.name}"
-            row = [_code_of(run), system_of(run), _named(what), _named(again)]
+            row = [_code_of(run), system_of(run), named(what), named(again)]
             found.append((run.began, row))
     found.sort(key=lambda each: each[0], reverse=True)
     rows = [[began[:10], *row] for began, row in found[:FAILURES_MAX]]
@@ -302,7 +322,7 @@ def _failures(runs: Sequence[Digest], campaigns: Sequence[Campaign]) -> str:
         return ""
     more = len(found) - len(rows)
     tail = f"\n{more} older ones are in record.jsonl.\n" if more else ""
-    return _table(("when", "commit", "where", "what", "again"), rows, right=()) + tail
+    return table(("when", "commit", "where", "what", "again"), rows, right=()) + tail
 
 
 def _code_of(run: Digest) -> str:
@@ -310,25 +330,4 @@ def _code_of(run: Digest) -> str:
     image = run.versions.get("image", "").rpartition(":")[2]
     if run.commit or not image:
         return f"`{_short(run.commit)}`" if run.commit else "not known"
-    return f"image {_code(image[:_SHORT_IMAGE])}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int]) -> str:
-    right = set(right)
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
-    rule = "|".join("--:" if at in right else "---" for at in range(len(head)))
-    return "\n".join([line(head), f"|{rule}|", *map(line, rows)]) + "\n"
-
-
-def _named(text: str) -> str:
-    """A name from outside is no Markdown and no HTML."""
-    plain = visible(re.sub(r"\s", " ", text))
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", plain)
-
-
-def _code(text: str) -> str:
-    plain = visible(re.sub(r"\s", " ", text)).replace("`", "").replace("|", "/")
-    return f"`{plain}`" if plain else ""
+    return f"image {code(image[:_SHORT_IMAGE])}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..faults.older import OLDER, called
 from ..faults.system import UPGRADE
 from ..harness import checkout
-from .plan_words import KAFKA
+from .plan_words import KAFKA, OLDER_BUILD
 
 QUEUE: Final = "queue"
 BANK: Final = "bank"
@@ -103,7 +103,7 @@ def versions(plan: Plan, foreign: Mapping[str, str]) -> dict[str, str]:
     }
     found |= foreign
     if UPGRADE in plan.faults:
-        found["older build"] = called(plan.older)
+        found[OLDER_BUILD] = called(plan.older)
     if (not foreign or plan.target == KAFKA) and (commit := checkout.commit()):
         found["commit"] = commit
     return found

@@ -18,6 +18,7 @@ WORKLOADS: Final = (
 )
 KAFKA: Final = "kafka"
 TARGETS: Final = ("processes", "containers", KAFKA)
+OLDER_BUILD: Final = "older build"  # among the versions of a run that begins on one
 ANOTHER: Final = "another broker"  # than any of these, which an older loop is told the command of
 # What can't be: workloads on targets, faults in workloads.
 NOT_ON: Final[Mapping[tuple[str, str], str]] = {

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 TIMEOUT_MS: Final = 4_000
 WRITTEN: Final = ("bank", "append", "in", "out")
 COMMIT_ODDS: Final = 0.7
-COMPLETE_S: Final = 3.0
 LATE_S_MAX: Final = 0.5
 
 

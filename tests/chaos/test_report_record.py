@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from fencepost.chaos.faults.kinds import FAULTS
@@ -54,10 +55,13 @@ def test_what_is_added_again_counts_once(tmp_path) -> None:
     assert len((into / "record.jsonl").read_text().splitlines()) == 3
     text = (into / "RECORD.md").read_text()
     assert text.startswith("# Record\n\nby hand\n\n") and text.endswith("| more | by hand |\n")
-    assert "old" not in text
-    assert "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 |" in text
+    assert "\nold\n" not in text
+    assert (
+        "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 | – |"
+        in text
+    )
     assert "| **Fencepost on real nodes, all** | 2 runs | 0.0 | 4 |" in text
-    assert "| `d96f4ae` | 2026-11-21 | 1,000 | 1 | 2 | 0.03 | 1 | 0 |" in text
+    assert "| `d96f4ae` | 2026-11-21 | 1,000 | 1 | 2 | 0.03 | 0.00 | 1 | 0 |" in text
 
 
 def all_of_the_simulator(tmp_path, *campaigns) -> str:
@@ -76,8 +80,8 @@ def all_of_the_simulator(tmp_path, *campaigns) -> str:
 
 
 LATER = {"began": "2026-11-22T12:00:00+00:00", "asked": ""}
-ONCE = "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 |"
-TWICE = "| **simulator, all** | 2,000 seeds | 20.0 virtual | 13,000 | 10,000,000 | 2 | 0 |"
+ONCE = "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 1 | 0 | – |"
+TWICE = "| **simulator, all** | 2,000 seeds | 20.0 virtual | 13,000 | 10,000,000 | 2 | 0 | – |"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,9 @@ def test_of_seeds_that_were_run_again_only_the_new_ones_count(tmp_path) -> None:
     more = {"seeds": "900..1100,2000", "runs": 201, "virtual_s": 7_236.0, "acknowledged": 201_000}
     more |= {"faults": {"kill": 402}, "failures": [failed, failed | {"seed": 950}]}
     row = all_of_the_simulator(tmp_path, {"asked": ""}, LATER | more)
-    assert row == "| **simulator, all** | 1,101 seeds | 11.0 virtual | 6,702 | 5,101,000 | 2 | 0 |"
+    assert (
+        row == "| **simulator, all** | 1,101 seeds | 11.0 virtual | 6,702 | 5,101,000 | 2 | 0 | – |"
+    )
 
 
 JUDGED_AGAIN = [
@@ -166,18 +172,29 @@ def test_what_was_run_counts_for_every_commit_of_the_same_nodes(tmp_path) -> Non
         name="a", began="2026-11-25", commit="aaaaaaa", seconds=1_800.0, verdict="valid"
     )
     ledger.add_run(run)
+    begun_on = {"versions": {"older build": "0f0f0f0"}, "name": "b", "seconds": 900.0}
+    ledger.add_run(replace(run, **begun_on))
+
+    def told_of(now: str) -> str:
+        codes = {"aaaaaaa": "1", "bbbbbbb": "1", "ccccccc": "2", NOBODY_KNOWS: "", NOW: now}
+        return record_tables.tables(ledger, codes.__getitem__)
+
+    def simulated(now: str, fault: str) -> str:
+        (row,) = [each for each in told_of(now).splitlines() if each.startswith(f"| `{fault}` | ")]
+        return row.removeprefix(f"| `{fault}` | ").removesuffix(" |")
 
     def rows(now: str) -> list[str]:
-        codes = {"aaaaaaa": "1", "bbbbbbb": "1", "ccccccc": "2", NOBODY_KNOWS: "", NOW: now}
-        told = record_tables.tables(ledger, codes.__getitem__)
+        told = told_of(now)
         part = told.partition("### By the nodes' code")[2].partition("### By commit")[0]
         return [line for line in part.splitlines() if line.startswith("|")][2:]
 
-    first, second = "`aaaaaaa`, `bbbbbbb` | 21 | 0 | 1 | 0.50 | 0 | 0 |", "`ccccccc` | 12 | 0 | 0 | 0.00 | 0 | 0 |"  # fmt: skip
-    last = "| unknown | 13 | 0 | 0 | 0.00 | 0 | 0 |"
+    first, second = "`aaaaaaa`, `bbbbbbb` | 21 | 0 | 2 | 0.75 | 0.25 | 0 | 0 |", "`ccccccc` | 12 | 0 | 0 | 0.00 | 0.00 | 0 | 0 |"  # fmt: skip
+    last = "| unknown | 13 | 0 | 0 | 0.00 | 0.00 | 0 | 0 |"
     assert rows("1") == [f"| **as it stands**: {first}", f"| {second}", last]
     assert rows("2") == [f"| **as it stands**: {second}", f"| {first}", last]
-    none = "| **as it stands**: nothing was run on it yet | 0 | 0 | 0 | 0.00 | 0 | 0 |"
+    assert simulated("1", "kill") == "8,000 | 16,000" and simulated("1", "slow-reader") == "0 | 0"
+    assert simulated("", "kill") == "0 | 16,000"
+    none = "| **as it stands**: nothing was run on it yet | 0 | 0 | 0 | 0.00 | 0.00 | 0 | 0 |"
     for now in ("3", ""):  # "": what runs is in no commit
         assert rows(now) == [none, f"| {first}", f"| {second}", last]
 
@@ -188,8 +205,24 @@ def test_seeds_that_were_not_the_same_run_twice_failed(tmp_path) -> None:
     (into / "campaigns.jsonl").write_text(json.dumps(different) + "\n")
     assert main(["record", str(into), "--into", str(into)]) == 0
     text = (into / "RECORD.md").read_text()
-    assert "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 3 | 0 |" in text
+    assert (
+        "| **simulator, all** | 1,000 seeds | 10.0 virtual | 6,500 | 5,000,000 | 3 | 0 | – |"
+        in text
+    )
     assert "| `d96f4ae` | 2026-11-21 | 1,000 | 3 |" in text
+    said = "another run the second time: 3 seeds | `fencepost sim run --campaign cluster --seeds 0..1000`"
+    assert f"| 2026-11-21 | `d96f4ae` | simulator | {said} |" in text
+
+
+def test_of_how_many_faults_it_was_asked_meanwhile_and_whom_they_struck_is_told(tmp_path) -> None:
+    into, runs = record_folder(tmp_path / "into"), tmp_path / "runs"
+    good_run(runs / "a", counts={"asked meanwhile": 1})
+    good_run(runs / "b", began="2026-11-21T17:00:00+00:00")  # in which nobody has counted
+    assert main(["record", str(runs), "--into", str(into)]) == 0
+    text = (into / "RECORD.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| Fencepost on processes")]
+    assert row.endswith("| 4 | 2,220 | 0 | 0 | 1 of 2 |"), row
+    assert "| leaders | 2 | 0 | 0 |\n" in text and "| minority | 0 | 0 | 0 |\n" in text
 
 
 def test_each_of_many_faults_is_counted_once(tmp_path, monkeypatch) -> None:
