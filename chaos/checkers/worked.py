@@ -29,6 +29,7 @@ TABLES: Final = "table-"  # how the partitions of tables are named
 LARGE: Final = "long transactions"
 LARGE_MIN: Final = 100  # records
 MADE, DELETED, INTO_LIVES = "topics made", "topics deleted", "records sent to what comes and goes"
+MOVED, ADDED_UP = "transfers committed", "accounts added up"
 CHANGED, SHOWN = "settings changed", "shown at the end"
 # Known when all is over, and not before.
 AT_THE_END: Final = (GONE, SHOWN)
@@ -69,6 +70,10 @@ MUST: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (CHANGED, "no setting was changed"),
         (SHOWN, "nobody has shown its settings in the end"),
     ),
+    "transfers": (
+        (MOVED, "no money was moved"),
+        (ADDED_UP, "nobody has added up what he has seen of the accounts"),
+    ),
 }
 # Only where a run has both ways to consume.
 NEEDS_WAY: Final = {BY_IDS: ASSIGN, BY_GROUP: SUBSCRIBE}
@@ -93,6 +98,7 @@ class Worked:
             for group, generation in op.positions.items():
                 self._generations[group].add(generation)
         self._decided(op)
+        self._counts[ADDED_UP] += op.f == "snapshot" and bool(op.polls)
         if op.type == "ok":
             self._counts[INTO_LIVES] += sum(LIFE in sent.key for sent in op.sends)
         if op.f == "txn" and op.type == "ok":
@@ -105,6 +111,7 @@ class Worked:
         groups = {place.partition("|")[0] for place in op.offsets if op.polls}
         self._counts[IN_GROUPS] += not groups.isdisjoint(consumed.GROUPS)
         self._counts[ALONE] += op.process in groups
+        self._counts[MOVED] += len(op.sends) > 1
         self._counts[LARGE] += len(op.sends) >= LARGE_MIN
         entries = {sent.value for sent in op.sends if sent.key.startswith(TABLES)}
         self._counts[SET] += len(entries)

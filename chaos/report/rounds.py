@@ -24,7 +24,7 @@ from typing import Final
 from fencepost.node.cli.children import die_with_parent
 
 from ..runs.interrupts import Interrupts
-from ..runs.plan_words import NOT_IN, NOT_ON
+from ..runs.plan_words import NOT_IN, NOT_ON, QUEUE, TRANSACTIONAL
 from . import digest
 from .index import run_folders, write_index
 from .page import PAGE, write_page
@@ -42,6 +42,7 @@ LOOPS: Final = ("cluster_kill_loop", "transactions_kill_loop", "kill_loop")
 PROCESSES: Final = "processes"
 MIXED_MAX: Final = 6  # kinds of faults in a run of several
 DRAIN: Final = "drain"
+TWO_ODDS: Final = 0.25  # of a run of several faults, to have two at a time
 DRAINED_NODES: Final = "4"  # a node more than copies: of three, none can give away what it has
 
 
@@ -78,8 +79,9 @@ def turns(
     """For ever. `known` are the targets, and the faults that each of them can have.
 
     Each time around: some faults that all targets can have, in all of them with the same seed, so that they can be
-    compared; one of the older loops; some of all the faults that a target can have; one fault alone. Of all these the
-    faults that struck least, as `struck` has it by then.
+    compared, every second time the queue without transactions; one of the older loops; some of all the faults that a target
+    can have, now and then two at a time; one fault alone. Of all these the faults that struck least, as `struck` has it by
+    then.
     """
     rng = random.Random(seed)
     targets = list(known)
@@ -91,8 +93,12 @@ def turns(
         can = {target: may_have(workload, target, names) for target, names in known.items()}
         if both := may_have(workload, "", common):
             some = struck.least(rng, targets, both, rng.randint(2, MIXED_MAX))
+            plain = [fault for fault in some if fault not in TRANSACTIONAL]
+            is_plain = workload == QUEUE and at // len(workloads) % 2 and plain
             for target in targets:
-                if can[target]:
+                if can[target] and is_plain:
+                    yield _turn(workload, target, plain, number, struck, "--no-transactions")
+                elif can[target]:
                     yield _turn(workload, target, some, number, struck)
         if loops and PROCESSES in known:
             loop = LOOPS[at % len(LOOPS)]
@@ -100,7 +106,8 @@ def turns(
         for target, names in can.items():
             if len(names) > len(both):
                 some = struck.least(rng, [target], names, rng.randint(2, MIXED_MAX))
-                yield _turn(workload, target, some, number, struck)
+                two = ("--at-once", "2") if rng.random() < TWO_ODDS else ()
+                yield _turn(workload, target, some, number, struck, *two)
         first = targets[0]  # whose faults are the ones to be seen; others have it for comparison
         for one in struck.least(rng, [first], can[first], 1):
             for target, names in can.items():
@@ -133,13 +140,15 @@ def left_out(workloads: Sequence[str], targets: Sequence[str]) -> list[str]:
     return found
 
 
-def _turn(workload: str, target: str, some: Sequence[str], seed: int, struck: Struck) -> Turn:
+def _turn(
+    workload: str, target: str, some: Sequence[str], seed: int, struck: Struck, *options: str
+) -> Turn:
     faults = sorted(some)
     struck.ask(target, faults)
     words = ("fencepost.node.main", "chaos", "run", "--workload", workload, "--target", target)
     more = ("--nodes", DRAINED_NODES) if DRAIN in faults else ()
-    name = f"{workload}-{target}-{'-'.join(faults)}"
-    return Turn(name, (*words, *more, "--faults", ",".join(faults)), seed)
+    name = "-".join([workload, target, *faults, *(each.strip("-") for each in options)])
+    return Turn(name, (*words, *more, *options, "--faults", ",".join(faults)), seed)
 
 
 # -- a round -----------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from typing import Any, Final
 from ..faults.older import OLDER, called
 from ..faults.system import UPGRADE
 from ..harness import checkout
-from .plan_words import KAFKA, OLDER_BUILD
+from .plan_words import KAFKA, OLDER_BUILD, QUEUE
 
-QUEUE: Final = "queue"
 BANK: Final = "bank"
 VIAS: Final = ("assign", "subscribe")
 # Of a plan, all that decides how much comes through beside what is run under which faults: runs that differ in one of these

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+QUEUE: Final = "queue"
 WORKLOADS: Final = (
-    "queue",
+    QUEUE,
     "bank",
     "pipeline",
     "append",
@@ -15,6 +16,7 @@ WORKLOADS: Final = (
     "long",
     "churn",
     "tuned",
+    "transfers",
 )
 KAFKA: Final = "kafka"
 TARGETS: Final = ("processes", "containers", KAFKA)
@@ -24,6 +26,7 @@ ANOTHER: Final = "another broker"  # than any of these, which an older loop is t
 NOT_ON: Final[Mapping[tuple[str, str], str]] = {
     ("added", "kafka"): "Kafka has no transaction groups and no half messages",
 }
+TRANSACTIONAL: Final = ("zombie", "sleeper", "epochs")  # faults of who has a transactional id
 ONCE: Final = "each of its ids is used once, and nobody else may have it"
 NOT_IN: Final[Mapping[tuple[str, str], str]] = {
     ("added", "zombie"): ONCE,
@@ -32,9 +35,6 @@ NOT_IN: Final[Mapping[tuple[str, str], str]] = {
         "compacted",
         "upgrade",
     ): "builds before 28f2c85 let a deleted key come back with a replica that was away",
-    **{
-        ("streams", fault): "its producers have no transactional ids"
-        for fault in ("zombie", "sleeper", "epochs")
-    },
+    **{("streams", fault): "its producers have no transactional ids" for fault in TRANSACTIONAL},
 }
 FAULTS_BY_DEFAULT: Final = ("kill", "pause", "cut")

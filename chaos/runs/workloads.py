@@ -17,8 +17,8 @@ from ..workloads.txn_pipeline import GROUP as PIPELINE
 from ..workloads.txn_pipeline import GROUP_BY_IDS as PIPELINE_BY_IDS
 from ..workloads.txn_process import BANK, CLIENT
 from .plan import BANK as BANK_WORKLOAD
-from .plan import QUEUE, Plan
-from .plan_words import NOT_IN, NOT_ON
+from .plan import Plan
+from .plan_words import NOT_IN, NOT_ON, QUEUE
 
 TIMEOUT_MS: Final = 6_000  # of a transaction
 MADE_S: Final = 30.0
@@ -217,5 +217,11 @@ WORKLOADS: Final[dict[str, Workload]] = {
         transactional_ids=("append-1.1.1",),
         groups=("append-1.1.1",),
         final=(FINALS, HOSTED_FINALS),
+    ),
+    "transfers": _of_cast(
+        "transfers",
+        transactional_ids=("teller-0", "teller-1"),
+        elder="teller-0",
+        keeps_ids=True,
     ),
 }

@@ -17,10 +17,11 @@ TABLE, REREADER = "table", "rereader"
 LARGE, SMALL = "long", "short"  # transactions
 CHURNER, CHURN, SENDER, LIVES = "churner", "churn", "sender", "lives"
 TUNER = "tuner"
+TELLER, AUDITOR = "teller", "auditor"
 # Who goes on until what others have left is worked off.
 LAST: Final = frozenset({WORKER, MEMBER, CHECKER})
 # Roles whose transactional id is their place's own for the whole run; others have a new one in each life.
-KEEPS_IDS: Final = frozenset({FEEDER, WORKER, MEMBER, TABLE, LARGE, SMALL, CHURN})
+KEEPS_IDS: Final = frozenset({FEEDER, WORKER, MEMBER, TABLE, LARGE, SMALL, CHURN, TELLER})
 SECOND_FEEDER: Final = 3
 BATCH_BYTES_MAX: Final = 20_000  # of the topic of long transactions
 Roles = tuple[str, ...]
@@ -67,6 +68,10 @@ def _tuned(place: int, _via: Sequence[str]) -> Roles:
     return (APPENDER,) if place else (TUNER, FOLLOWER)
 
 
+def _transfers(place: int, _via: Sequence[str]) -> Roles:
+    return ((TELLER, FOLLOWER), (TELLER, AUDITOR))[place] if place < 2 else (TELLER,)
+
+
 @dataclass(frozen=True, slots=True)
 class Cast:
     """`roles` of a place; `topics` are made before, with a partition for each key."""
@@ -99,4 +104,5 @@ CASTS: Final[Mapping[str, Cast]] = {
     "long": Cast(_long, ("long",)),
     "churn": Cast(_churn, ("lives-stays",)),
     "tuned": Cast(_tuned, ("tuned", "append")),
+    "transfers": Cast(_transfers, ("bank",)),
 }

@@ -19,6 +19,7 @@ from .hosted_book import NotedBook, NotedClient, NotedProducer, RestlessMember
 from .hosted_cast import (
     APPENDER,
     ASSIGN,
+    AUDITOR,
     BATCH_BYTES_MAX,
     CASTS,
     CHECKER,
@@ -40,6 +41,7 @@ from .hosted_cast import (
     SUBSCRIBE,
     SUBSCRIBER,
     TABLE,
+    TELLER,
     TUNER,
     WORKER,
     Cast,
@@ -56,11 +58,13 @@ from .hosted_stream import HostedProducer, HostedReader, Several
 from .txn_added import Doors, HalfChecker, Shop
 from .txn_answers import Partition
 from .txn_append import SHARED_GROUP, AppendProcess
+from .txn_bank import Auditor, Teller
 from .txn_client import TransactionalProducer
 from .txn_follower import Follower
 from .txn_habits import Habits
 from .txn_long import LONG, SHORT, LongWriter
 from .txn_pipeline import GROUP, GROUP_BY_IDS, Feeder, Worker
+from .txn_reader import CommittedReader
 from .txn_table import TableWriter
 
 CRASH_ODDS: Final = 0.01  # the whole process is killed, too
@@ -272,6 +276,16 @@ def _tuner(host: Host) -> Actor:
     return HostedTuner(host.client(TUNER), host.book, used, idle, knobs_for(host.chosen.target))
 
 
+def _teller(host: Host) -> Actor:
+    client = host.client(TELLER)
+    return Teller(client, host.book, host.topic("bank"), client.name, host.habits(TELLER))
+
+
+def _auditor(host: Host) -> Actor:
+    client = host.client(AUDITOR)
+    return Auditor(client, host.book, host.topic("bank"), CommittedReader(client))
+
+
 ROLES: Final[dict[str, Callable[[Host], Actor]]] = {
     FEEDER: _feeder,
     FOLLOWER: _follower,
@@ -293,4 +307,6 @@ ROLES: Final[dict[str, Callable[[Host], Actor]]] = {
     SENDER: _sender,
     LIVES: _lives,
     TUNER: _tuner,
+    TELLER: _teller,
+    AUDITOR: _auditor,
 }

@@ -13,6 +13,7 @@ from fencepost.chaos.report import rounds
 from fencepost.chaos.report.digest import Digest
 from fencepost.chaos.report.rounds import AROUND_S, LOAD_S, Rounds, Turn, turns
 from fencepost.chaos.report.struck import Struck
+from fencepost.chaos.runs.plan_words import TRANSACTIONAL
 from report_scene import bad_run, good_run, run_json, write
 
 KNOWN = {"processes": ["kill", "pause", "cut", "disk"], "kafka": ["kill", "pause", "cut"]}
@@ -55,7 +56,7 @@ def test_all_targets_meet_the_same_faults_with_the_same_seed_and_each_its_own() 
     assert ours.words[-1] == theirs.words[-1] and ours.seed == theirs.seed == 100
     assert [target_of(each) for each in (ours, theirs, more)] == ["processes", "kafka", "processes"]
     assert loop.name == "cluster-kill-loop"
-    many = some_turns(KNOWN, 60)
+    many = some_turns(KNOWN, 150)
     alone = {
         turn.words[-1]
         for turn in many
@@ -63,8 +64,8 @@ def test_all_targets_meet_the_same_faults_with_the_same_seed_and_each_its_own() 
     }
     assert alone == {"kill", "pause", "cut", "disk"}
     assert not any("disk" in turn.words[-1] for turn in many if "kafka" in turn.words)
-    assert some_turns(KNOWN, 60) == many
-    assert many != some_turns(KNOWN, 60, seed=101)
+    assert some_turns(KNOWN, 150) == many
+    assert many != some_turns(KNOWN, 150, seed=101)
 
 
 def test_whoever_is_drained_has_a_node_more_than_there_are_copies() -> None:
@@ -86,6 +87,17 @@ def test_what_struck_least_in_the_record_is_drawn_first() -> None:
     for seed in range(20):
         first = some_turns({"processes": names}, 1, seed, Struck([*runs, loop]))[0]
         assert {"power", "damage"} <= set(faults_of(first))
+
+
+def test_now_and_then_two_strike_at_a_time_and_the_queue_has_no_transactions() -> None:
+    many = [turn for turn in some_turns(KNOWN, 400) if "--faults" in turn.words]
+    two = [turn for turn in many if "--at-once" in turn.words]
+    assert 0 < len(two) < len(many) / 4
+    assert all(len(faults_of(turn)) > 1 and turn.words[-4:-2] == ("--at-once", "2") for turn in two)
+    plain = [turn for turn in many if "--no-transactions" in turn.words]
+    assert {target_of(turn) for turn in plain} == {"processes", "kafka"}
+    for turn in plain:
+        assert "queue" in turn.words and set(faults_of(turn)).isdisjoint(TRANSACTIONAL)
 
 
 def test_what_strikes_in_this_session_is_counted_too_and_who_cannot_strike_waits_its_turn() -> None:
