@@ -16,7 +16,9 @@ from fencepost.cluster.base.errors import DISK_FULL_ERRNOS
 
 from ..runs.interrupts import EXIT_INTERRUPTED, HeardAtLast
 from ..runs.told import write_no_more
+from ..sim.plan import CLIENTS
 from .options import (
+    HAVE_NODES,
     add_plan_options,
     at_least_one,
     make_light,
@@ -108,6 +110,12 @@ def _configure_planted(actions: Any) -> None:
     planted_parser.add_argument("--list", action="store_true", help="name them, and run nothing")
     planted_parser.add_argument(
         "--write", type=Path, metavar="FILE", help="put the table into this README"
+    )
+    planted_parser.add_argument(
+        "--watch",
+        default="",
+        choices=("", CLIENTS),
+        help="`clients`: who sees it that looks into no node, as on real ones (a column of its own)",
     )
     _add_jobs(planted_parser)
     planted_parser.set_defaults(act=_planted)
@@ -340,9 +348,13 @@ def _planted(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.write and (refused := why_no_table(arguments.write)):
         return _refuse(refused)
-    bugs = hunted(arguments.bugs)
+    bugs = hunted(arguments.bugs, arguments.watch)
+    if arguments.watch and any(each.campaign not in HAVE_NODES for each in bugs):
+        return _refuse(
+            f"--watch {arguments.watch}: bugs of quorum have no clients that could see them"
+        )
     with HeardAtLast() as signals:
-        sightings = seen(bugs, arguments.jobs)
+        sightings = seen(bugs, arguments.jobs, arguments.watch)
         return show_and_write(sightings, arguments.write, len(bugs), signals.over)
 
 

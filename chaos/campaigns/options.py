@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from ..sim.plan import Plan
+from ..sim.plan import CLIENTS, Plan
 
 ALL: Final = "all"
 NONE: Final = "none"
@@ -51,6 +51,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     add("--protocol", default="", choices=("", "old", "new"), help="of transactions' clients")
     add("--config", action="append", default=[], metavar="NAME=VALUE", help="of every node")
     add("--planted", default="", metavar="BUG", help="with this bug in the nodes")
+    add(
+        "--watch",
+        default="",
+        choices=("", CLIENTS),
+        help="`clients`: judge by what clients saw alone, as on real nodes; not of quorum",
+    )
 
 
 def make_light(arguments: argparse.Namespace) -> None:
@@ -84,6 +90,7 @@ def plan_of(arguments: argparse.Namespace, campaign: str, seed: int) -> Plan:
         protocol=arguments.protocol,
         config=tuple(arguments.config),
         planted=arguments.planted,
+        watch=arguments.watch,
     )
 
 
@@ -107,6 +114,8 @@ def why_not(plan: Plan) -> str:
                 return f"{name!r} is no {what} of campaign {plan.campaign}; there are: {allowed}"
     if plan.nodes and plan.campaign not in HAVE_NODES:
         return f"--nodes {plan.nodes} is of {_listed(HAVE_NODES)}; campaign {plan.campaign} has nodes of its own: leave it out"
+    if plan.watch and plan.campaign not in HAVE_NODES:
+        return f"--watch {plan.watch} is of {_listed(HAVE_NODES)}; campaign {plan.campaign} has nobody else who judges: leave it out"
     try:
         NodeConfig.load(flags=plan.config, environment={}, file=None)
     except ConfigRefused as refused:

@@ -7,6 +7,7 @@ A bug that nobody sees within its seeds is the find: a checker, a workload or a 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +16,16 @@ from ..runs.interrupts import EXIT_INTERRUPTED
 from ..sim.deleting import SLEEPERS
 from ..sim.plan import Plan
 from .campaign import run_plan
+from .options import HAVE_NODES
 from .runner import spread
 
 BEGIN: Final = "<!-- written by `fencepost sim planted --write chaos/README.md` -->"
 END: Final = "<!-- until here -->"
 HEADER: Final = (
-    "| planted bug | what it breaks | campaign | seen as | in seed | of |",
-    "| --- | --- | --- | --- | --- | --- |",
+    "| planted bug | what it breaks | campaign | seen as | in seed | of | by clients alone |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
 )
+NOBODY: Final = "–"  # of what its clients saw nothing was wrong, or it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,16 @@ class Sighting:
     seeds: int
     failure: str
     virtual_s: float
+    watch: str = ""  # `CLIENTS`: nobody looked into the nodes
 
     @property
     def was_seen(self) -> bool:
-        """By a checker that is there for it; another failure is a sign, and no proof."""
-        return self.rule in all_bugs()[self.bug].seen_by
+        """By a checker that is there for it; another failure is a sign, and no proof. By clients alone anything will do that a
+        run on real nodes would be called for."""
+        return bool(self.rule) if self.watch else self.rule in all_bugs()[self.bug].seen_by
 
 
-def plan_for(bug: Bug, seed: int) -> Plan:
+def plan_for(bug: Bug, seed: int, watch: str = "") -> Plan:
     return Plan(
         campaign=bug.campaign,
         seed=seed,
@@ -52,33 +57,37 @@ def plan_for(bug: Bug, seed: int) -> Plan:
         protocol=bug.protocol,
         config=bug.config,
         planted=bug.name,
+        watch=watch,
     )
 
 
-def hunt(name: str) -> Sighting:
+def hunt(name: str, watch: str = "") -> Sighting:
     bug = all_bugs()[name]
     virtual_s = 0.0
     for seed in range(bug.seeds):
-        outcome = run_plan(plan_for(bug, seed))
+        outcome = run_plan(plan_for(bug, seed, watch))
         virtual_s += outcome.virtual_s
         if outcome.failure:
-            return Sighting(name, outcome.kind, seed + 1, outcome.failure, virtual_s)
-    return Sighting(name, "", bug.seeds, "", virtual_s)
+            return Sighting(name, outcome.kind, seed + 1, outcome.failure, virtual_s, watch)
+    return Sighting(name, "", bug.seeds, "", virtual_s, watch)
 
 
-def seen(bugs: Sequence[Bug], jobs: int) -> Iterator[Sighting]:
+def seen(bugs: Sequence[Bug], jobs: int, watch: str = "") -> Iterator[Sighting]:
     """One process a bug, as many at one time as there are jobs."""
-    for name, sighting in spread(hunt, [each.name for each in bugs], jobs):
+    for name, sighting in spread(partial(hunt, watch=watch), [each.name for each in bugs], jobs):
         if isinstance(sighting, Sighting):
             yield sighting
         else:
-            yield Sighting(name, "", 0, f"a worker died: {sighting}", 0.0)
+            yield Sighting(name, "", 0, f"a worker died: {sighting}", 0.0, watch)
 
 
-def hunted(names: Sequence[str]) -> list[Bug]:
-    """These; without names all but those that are open."""
+def hunted(names: Sequence[str], watch: str = "") -> list[Bug]:
+    """These; without names all but those that are open, and that have no clients to be seen by where those are to see."""
     known = all_bugs()
-    return [known[name] for name in names] or [each for each in known.values() if not each.is_open]
+    usual = [each for each in known.values() if not each.is_open]
+    return [known[name] for name in names] or [
+        each for each in usual if not watch or each.campaign in HAVE_NODES
+    ]
 
 
 def show_and_write(
@@ -93,11 +102,18 @@ def show_and_write(
     is_cut = _shown(sightings, found)
     over()
     unseen = [each.bug for each in found if not each.was_seen]
-    amiss = [each.bug for each in found if each.was_seen is all_bugs()[each.bug].is_open]
+    amiss = [
+        each.bug
+        for each in found
+        if not each.watch and each.was_seen is all_bugs()[each.bug].is_open
+    ]
     if readme is not None and found:
         _write(readme, found)
     print(f"{len(found) - len(unseen)} of {len(found)} planted bugs were seen", end="")
     print(f"; interrupted, {wanted or len(found)} were to be hunted" if is_cut else "")
+    if unseen and found[0].watch:
+        print(f"of which nothing was seen by clients alone: {', '.join(unseen)}")
+        return EXIT_INTERRUPTED if is_cut else 0
     if unseen:
         print(f"not seen by a checker that is there for it: {', '.join(unseen)}", file=sys.stderr)
     if known := [name for name in unseen if name not in amiss]:
@@ -118,16 +134,34 @@ def _shown(sightings: Iterable[Sighting], found: list[Sighting]) -> bool:
     return False
 
 
-def row_of(each: Sighting) -> str:
-    bug = all_bugs()[each.bug]
-    rule = f"*{each.rule}*" if each.was_seen else "**not seen**"
-    return f"| `{bug.name}` | {bug.breaks} | {bug.campaign} | {rule} | {each.seeds} | {bug.seeds} |"
+def row_of(each: Sighting, before: str) -> str:
+    """What clients alone saw is a cell of its own: the others stay then, as it does otherwise."""
+    bug, cells = all_bugs()[each.bug], _cells(before)
+    if each.watch:
+        cells[-1] = f"*{each.rule}*, {each.seeds}" if each.rule else NOBODY
+    else:
+        rule = f"*{each.rule}*" if each.was_seen else "**not seen**"
+        some = [f"`{bug.name}`", bug.breaks, bug.campaign, rule, str(each.seeds), str(bug.seeds)]
+        cells = [*some, cells[-1]]
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(row: str) -> list[str]:
+    """Of a row as it was; of one that there was none of, or without the last one, that is empty."""
+    cells = row.removeprefix("| ").removesuffix(" |").split(" | ")
+    many = HEADER[0].count("|") - 1
+    return (cells + [NOBODY] * many)[:many]
 
 
 def merged(before: str, found: Sequence[Sighting]) -> str:
     """The table with these rows anew; those of bugs that were not run stay, those of bugs that are no more go."""
-    rows = {row.split("`")[1]: row for row in before.splitlines() if row.startswith("| `")}
-    rows.update((each.bug, row_of(each)) for each in found)
+    old = {row.split("`")[1]: row for row in before.splitlines() if row.startswith("| `")}
+    rows = {name: f"| {' | '.join(_cells(row))} |" for name, row in old.items()}
+    rows |= {
+        each.bug: row_of(each, old.get(each.bug, ""))
+        for each in found
+        if each.bug in old or not each.watch
+    }
     return "\n".join([*HEADER, *(rows[name] for name in all_bugs() if name in rows)])
 
 

@@ -28,7 +28,8 @@ RECORD: Final = "RECORD.md"
 LEDGER: Final = "record.jsonl"
 RUN, CAMPAIGN = "run", "campaign"
 FAILURES_MAX: Final = 20  # of one campaign
-PLANTED: Final = "--planted"  # such seeds say nothing of sound nodes
+# What such seeds say nothing of: sound nodes, and what is only seen inside of them.
+NOT_COUNTED: Final = {"--planted": "nodes with a bug", "--watch": "nodes that nobody looked into"}
 # Of a run's digest only what the tables need: a ledger is kept for years.
 _LEFT_OUT: Final = ("of", "form", "command", "headline", "gaps", "allowed", "latency_ms")
 
@@ -114,6 +115,10 @@ class Ledger:
             os.close(handle)
 
 
+def asked_of(campaign: Campaign) -> list[str]:
+    return (campaign.asked or "").split()
+
+
 def campaign_of(line: dict[str, Any]) -> Campaign | None:
     """None for a line that is none."""
     runs = number_of(line.get("runs"))
@@ -161,8 +166,8 @@ def _add_campaigns(ledger: Ledger, file: Path) -> None:
         campaign = campaign_of(line)
         if campaign is None:
             ledger.problems.append(f"line {number} of {file} is no campaign: left out")
-        elif PLANTED in (campaign.asked or "").split():
-            ledger.problems.append(f"line {number} of {file} is of nodes with a bug: left out")
+        elif found := [NOT_COUNTED[each] for each in NOT_COUNTED if each in asked_of(campaign)]:
+            ledger.problems.append(f"line {number} of {file} is of {found[0]}: left out")
         elif campaign.runs:
             ledger.add_campaign(campaign)
     ledger.problems += lines.problems

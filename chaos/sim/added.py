@@ -58,7 +58,7 @@ class AddedRun:
         self.world.blames_nodes = True
         self.world.disk_habits = drawn(self.world.stream)
         config = (*SETTINGS, *plan.config)
-        self.watch = TransactionWatch(self.world)
+        self.watch = TransactionWatch(self.world, inside=plan.looks_inside)
         self.nodes = ClusterNodes(
             self.world, plan.nodes or 3, config=config, on_start=self.watch.hook
         )

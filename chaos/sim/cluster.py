@@ -82,7 +82,7 @@ class ClusterRun:
         self.world = make_world(plan, lambda: self.nodes)
         self.rng = self.world.stream("run")
         drawn = self.rng.choice((3, 3, 3, 4, 5))
-        self.watch = ClusterWatch(self.world)
+        self.watch = ClusterWatch(self.world, inside=plan.looks_inside)
         stream = self.world.stream
         scene, has_sleepers = scene_of(plan, stream)
         if has_sleepers:
@@ -212,7 +212,7 @@ class ClusterRun:
         self.watch.compare_tables()
         if self.times is not None:
             answers = [answer for each in self.seekers for answer in each.answers]
-            self.watch.report(sought.check(answers, self.times.times))
+            self.watch.report(sought.check(answers, self.times.times), of_clients=True)
         self.verdict = judge(self.history)
         # A run of which clients were left out may prove nothing; that is not what it is for.
         # Nor has one of which all has expired when it is read.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 Words = tuple[str, ...]
+CLIENTS: Final = "clients"
 # What a command line says of a plan: field -> option. The seed and the campaign come first.
 OPTIONS: Final[dict[str, str]] = {
     "faults": "--faults",
@@ -23,6 +24,7 @@ OPTIONS: Final[dict[str, str]] = {
     "protocol": "--protocol",
     "config": "--config",
     "planted": "--planted",
+    "watch": "--watch",
 }
 
 
@@ -43,7 +45,12 @@ class Plan:
     protocol: str = ""
     config: Words = ()  # settings of every node
     planted: str = ""
+    watch: str = ""  # `clients`: nobody looks into the nodes
     trace_kept: int = field(default=20_000, compare=False)  # lines; changes nothing of the run
+
+    @property
+    def looks_inside(self) -> bool:
+        return self.watch != CLIENTS
 
     @property
     def command(self) -> str:

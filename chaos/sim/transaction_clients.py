@@ -195,7 +195,7 @@ class TransactionClients:
 
     def _early(self, anomalies: list[Anomaly]) -> None:
         if "clock" not in self.struck():
-            self.watch.report(anomalies)
+            self.watch.report(anomalies, of_clients=True)
 
     def client(
         self,

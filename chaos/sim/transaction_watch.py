@@ -44,8 +44,8 @@ _COUNT: Final = Struct(">i")
 class TransactionWatch(ClusterWatch):
     """`moments` gain `decided` and `marked`: rare faults may strike there."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, *, inside: bool = True) -> None:
+        super().__init__(world, inside=inside)
         self.decisions = Decisions()
         self.seen |= {"decided": 0, "marked": 0, "deleting": 0, "refused": 0}
         self._read: dict[str, int] = {}  # of the transaction log: how far decisions are known

@@ -93,7 +93,7 @@ class TransactionsRun:
             more = self.world.stream("more workloads")
             self.workloads += [name for name in MORE_WORKLOADS if more.random() < MORE_ODDS]
             self.workloads += drawn_scenes(self.world.stream)
-        self.watch = TransactionWatch(self.world)
+        self.watch = TransactionWatch(self.world, inside=plan.looks_inside)
         drawn_settings = cleaner_settings(self.world.stream)
         if not any(SCENES[name].keeps_groups for name in self.workloads if name in SCENES):
             drawn_settings += expiry_settings(self.world.stream)

@@ -26,6 +26,7 @@ PLANS = [
         protocol="old",
         config=("flush.policy=os", "replica.lag.time.max.ms=900"),
         planted="marker-left-out",
+        watch="clients",
     ),
     Plan(campaign="quorum", seed=3, keep_faults=()),
 ]

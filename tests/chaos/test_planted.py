@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 from fencepost.chaos.campaigns.campaign import CAMPAIGNS, RULES, run_plan
+from fencepost.chaos.campaigns.options import HAVE_NODES
 from fencepost.chaos.campaigns.planted_table import (
     BEGIN,
     END,
+    NOBODY,
     Sighting,
     hunt,
     hunted,
@@ -19,7 +21,7 @@ from fencepost.chaos.campaigns.planted_table import (
     show_and_write,
 )
 from fencepost.chaos.planted.bugs import Patch, all_bugs, planted
-from fencepost.chaos.sim.plan import Plan
+from fencepost.chaos.sim.plan import CLIENTS, Plan
 from fencepost.node.main import main
 from fencepost.replication.partition_machine import PartitionMachine
 
@@ -122,6 +124,33 @@ def test_a_row_is_written_anew_and_the_others_stay() -> None:
     assert "**not seen**" not in second
     gone = second.replace("`commit-alone`", "`no-bug-any-more`")
     assert "no-bug-any-more" not in merged(gone, [])
+
+
+def test_what_clients_alone_saw_is_a_cell_of_its_own() -> None:
+    first = merged("", [sighting("no-truncation", "diverged", 2)])
+    assert first.endswith(f"| *diverged* | 2 | 10 | {NOBODY} |")
+    alone = replace(sighting("no-truncation", "dead-client", 9), watch=CLIENTS)
+    second = merged(first, [alone, replace(alone, bug="commit-alone")])
+    assert second.endswith("| *diverged* | 2 | 10 | *dead-client*, 9 |")
+    assert "commit-alone" not in second, "it has no row yet"
+    third = merged(second, [sighting("no-truncation", "diverged", 3)])
+    assert third.endswith("| *diverged* | 3 | 10 | *dead-client*, 9 |")
+    assert merged(third, [replace(alone, rule="")]).endswith(f"| *diverged* | 3 | 10 | {NOBODY} |")
+    without = "\n".join(row.rpartition(" | ")[0] + " |" for row in first.splitlines())
+    assert merged(without, []) == first, "as tables were before there was such a cell"
+
+
+def test_what_only_looks_into_nodes_is_not_seen_by_clients_alone(capsys) -> None:
+    nobody = [replace(sighting("snapshot-forgotten", "", 20), watch=CLIENTS)]
+    assert show_and_write(nobody, None) == 0
+    assert "nothing was seen by clients alone: snapshot-forgotten" in capsys.readouterr().out
+    assert all(each.campaign in HAVE_NODES for each in hunted([], CLIENTS))
+    assert main(["sim", "planted", "--watch", CLIENTS, "vote-not-kept"]) == 2
+
+
+@pytest.mark.slow
+def test_a_retry_that_is_applied_twice_is_seen_by_who_looks_into_no_node() -> None:
+    assert hunt("retry-applied-twice", CLIENTS).rule == "duplicate"
 
 
 def test_another_failure_than_a_bug_s_own_is_no_sighting() -> None:

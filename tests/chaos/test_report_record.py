@@ -259,12 +259,19 @@ def test_hostile_names_are_no_rows_of_the_record(tmp_path) -> None:
 
 def test_seeds_of_nodes_with_a_planted_bug_are_none_of_the_record(tmp_path) -> None:
     planted = Plan(campaign="cluster", seed=7, planted="commit-alone")
-    lines = [CAMPAIGN, CAMPAIGN | {"asked": planted.asked, "began": "2026-11-21T03:00:00+00:00"}]
+    blind = Plan(campaign="cluster", seed=7, watch="clients")
+    lines = [
+        CAMPAIGN | {"asked": each.asked, "began": f"2026-11-21T03:00:0{at}+00:00"}
+        for at, each in enumerate((Plan(campaign="cluster", seed=7), planted, blind))
+    ]
     file, ledger = tmp_path / "campaigns.jsonl", Ledger(tmp_path / "record.jsonl")
     file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     add_all(ledger, [file])
     assert len(ledger.campaigns) == 1
-    assert ledger.problems == [f"line 2 of {file} is of nodes with a bug: left out"]
+    assert ledger.problems == [
+        f"line 2 of {file} is of nodes with a bug: left out",
+        f"line 3 of {file} is of nodes that nobody looked into: left out",
+    ]
 
 
 def test_a_line_of_the_ledger_that_was_cut_off_is_told_and_the_others_count(
