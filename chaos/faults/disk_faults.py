@@ -7,6 +7,7 @@ from typing import ClassVar
 from ..checkers.promised import SLIGHT, STUCK
 from .fault import LONG_S, Fault, names
 from .power import lose_power
+from .targets import TARGETS
 from .world import World
 
 STUCK_S = 3_600
@@ -37,7 +38,7 @@ class DiskFull(_Disk):
     """Nothing can be written or made; reads and syncs work."""
 
     name = "disk-full"
-    targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
+    targets = TARGETS
     hold_s = (1.0, 10.0)
     long_s = LONG_S
 
@@ -52,7 +53,7 @@ class DiskSlow(_Disk):
     """Each sync, perhaps each write, takes longer; or syncs do not come back before the end."""
 
     name = "disk-slow"
-    targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
+    targets = TARGETS
     hold_s = (2.0, 15.0)
     long_s = LONG_S
 

@@ -6,6 +6,7 @@ from itertools import combinations
 from ..checkers.promised import PARTIAL, RING, SLIGHT, STALE
 from .fault import LONG_S, Fault, LeftOut, names
 from .system import CLIENTS, Way
+from .targets import TARGETS
 
 Form = Callable[[Sequence[int], Sequence[int]], tuple[list[Way], str]]
 SLIGHT_S = 0.05  # and a transaction of these loads ends long before it times out
@@ -126,7 +127,7 @@ class Slow(Fault):
 
     name = "slow"
     needs = "slow"
-    targets = ("one", "leaders", "coordinator", "controller", "minority", "all")
+    targets = TARGETS
     hold_s = (2.0, 15.0)
     long_s = LONG_S
 
