@@ -15,7 +15,7 @@ when all of its nodes served again. One with a key that was never served again h
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .away import AVAILABLE_S, SETTLE_S, Excused, until_of, whole_faults
@@ -132,21 +132,27 @@ class Availability:
         if not keys or (op.type != "ok" and _touches_what_goes(op)):
             return
         self._end_s = max(self._end_s, op.ended_s)
-        in_vain = self.excused.over(op.began_s) >= op.ended_s
-        tried = [] if in_vain else [each for each in self._under_way(op) if each.counts(op)]
         for key in keys:
-            self._last_s[key] = max(self._last_s.get(key, 0.0), op.ended_s)
-            if op.type == "ok":
-                self._serve(key, op)
-            for each in tried:
-                each.tried_by(op, key)
-                # Not when all of it was behind a copy that hung: it was waited for, as is promised.
-                if each.during or self.waiting.over(max(op.began_s, each.from_s)) < op.ended_s:
-                    each.refused.add(key)
+            # What an operation did before, to poll for example, was no try of this key.
+            sent_s = op.sent_s.get(key, op.began_s)
+            self._see(key, replace(op, began_s=sent_s) if sent_s > op.began_s else op)
         if op.type == "ok":
             self._acked[int(op.ended_s // AVAILABLE_S)] += 1
         if op.ended_s >= self._swept_s + LONGEST_S:
             self._sweep(op.ended_s)
+
+    def _see(self, key: str, op: Txn) -> None:
+        self._last_s[key] = max(self._last_s.get(key, 0.0), op.ended_s)
+        if op.type == "ok":
+            self._serve(key, op)
+        if self.excused.over(op.began_s) >= op.ended_s:
+            return  # in vain
+        for each in self._under_way(op):
+            if each.counts(op):
+                each.tried_by(op, key)
+                # Not when all of it was behind a copy that hung: it was waited for, as is promised.
+                if each.during or self.waiting.over(max(op.began_s, each.from_s)) < op.ended_s:
+                    each.refused.add(key)
 
     def _sweep(self, now_s: float) -> None:
         """What is held of a question by key is held while it is open: a long history has thousands, each of many keys."""

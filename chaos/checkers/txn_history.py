@@ -97,6 +97,7 @@ class Txn:
     began_s: float = 0.0
     ended_s: float = 0.0
     slept_s: float = 0.0  # of its client's own accord, in the middle of it
+    sent_s: dict[str, float] = field(default_factory=dict)  # key -> when first sent to, if known
     why: str = ""
     line: int = field(default=0, compare=False)  # of its file, from 1
 

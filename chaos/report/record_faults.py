@@ -22,7 +22,7 @@ SIMULATED_NOTE: Final = (
 STRUCK_NOTE: Final = (
     "By `fencepost chaos run`; what a target can't have stands at 0, too (`faults/README.md`).\n"
 )
-WHOM_NOTE: Final = "The same, of runs that have kept it: from 2026-11-30, 21:30 on. *coordinator* is one of a transaction or a group.\n"
+WHOM_NOTE: Final = "The same, of runs that have kept it: since the evening of 2026-11-30. *coordinator* is one of a transaction or a group.\n"
 
 
 def simulated(campaigns: Sequence[Campaign], code_of: Callable[[str], str]) -> str:

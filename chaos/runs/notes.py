@@ -79,3 +79,4 @@ class Notes:
     def _shift(self, op: Txn) -> None:
         op.began_s = round(op.began_s - self._began_s, 6)
         op.ended_s = round(op.ended_s - self._began_s, 6)
+        op.sent_s = {key: round(at - self._began_s, 6) for key, at in op.sent_s.items()}

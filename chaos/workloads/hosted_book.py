@@ -56,6 +56,8 @@ class NotedBook(Book):
         return self._next()
 
     def begun(self, op: Txn) -> None:
+        if op.sends:
+            op.sent_s.setdefault(op.sends[-1].key, time.monotonic())
         number, sends = self._noted
         if op.number == number and LONG < len(op.sends) < 2 * sends:
             return

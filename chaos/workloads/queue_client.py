@@ -291,6 +291,7 @@ class QueueClient(Transactor):
     def _send(self, op: Txn, at: int) -> KafkaError | None:
         """Wait for its acknowledgement; without one in time nobody knows."""
         sent = op.sends[at]
+        op.sent_s.setdefault(sent.key, time.monotonic())
         place = place_of(sent.key)
         told: list[KafkaError | None] = []
         note = self._delivered(op, at)

@@ -49,6 +49,7 @@ def test_what_a_killed_process_had_sent_was_written_down_before(notes) -> None:
     assert (found.f, found.type, found.number) == ("txn", "info", op.number)
     assert [sent.value for sent in found.sends] == [sent.value for sent in op.sends]
     assert found.began_s > 0.0
+    assert [*found.sent_s] == ["in-0"] and found.sent_s["in-0"] > 0.0
 
 
 def test_who_is_killed_while_it_sleeps_had_written_down_for_how_long(notes) -> None:

@@ -35,6 +35,17 @@ def looked(faults, *ops, nodes=3):
     return seen
 
 
+def test_what_an_operation_did_before_it_sent_to_a_key_was_no_try_of_it() -> None:
+    """It had polled for 10 s, of the node that was paused, and sent then: the key was called unavailable, and nobody had tried."""
+    long = send(A, 11.0, LATE_S)
+    ops = [send(B, 11.0), long]
+    assert [each.key for each in looked([fault(10.0, 99.0, [1])], *ops).anomalies(200.0)] == [A]
+    long.sent_s = {A: long.ended_s - 0.3}
+    assert looked([fault(10.0, 99.0, [1])], *ops).anomalies(200.0) == []
+    long.sent_s = {A: 11.1}
+    assert [each.key for each in looked([fault(10.0, 99.0, [1])], *ops).anomalies(200.0)] == [A]
+
+
 def test_a_key_that_acknowledges_nothing_while_one_of_three_is_away_is_unavailable() -> None:
     ops = [send(A, 11.0), send(B, 11.0, kind="info"), send(B, 11.0 + LATE_S)]
     found = looked([fault(10.0, 99.0, [1])], *ops).anomalies(200.0)

@@ -23,9 +23,11 @@ def test_an_operation_comes_once_when_its_end_is_written_down(tmp_path) -> None:
     written(file, op(1))
     assert notes.ended() == []
     assert notes.oldest_s == 10.0
-    written(file, op(1, "ok", ended_s=101.5), op(2, began_s=101.6))
+    sent = replace(op(1, "ok", ended_s=101.5), sent_s={"t0-0": 101.25})
+    written(file, sent, op(2, began_s=101.6))
     [ended] = notes.ended()
     assert notes.oldest_s == pytest.approx(11.6)
+    assert ended.sent_s == {"t0-0": 11.25}, "on the run's clock, as all times of the history"
     assert (ended.number, ended.type, ended.began_s, ended.ended_s) == (1, "ok", 10.0, 11.5)
     assert notes.ended() == []
 
