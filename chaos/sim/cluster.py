@@ -36,7 +36,12 @@ from .cluster_builds import UPGRADE, builds_of
 from .cluster_fault_table import FAULTS, USUAL
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes, node_name
-from .cluster_progress import Progress, of_consumers, until_each_goes_on
+from .cluster_progress import (
+    Progress,
+    as_long_as_it_goes_on,
+    of_consumers,
+    until_each_goes_on,
+)
 from .cluster_watch import ClusterBroken, ClusterWatch
 from .deaths import may_end_a_node
 from .deleting import SLEEPERS_NODES, Deleting
@@ -205,8 +210,8 @@ class ClusterRun:
         for partition in range(PARTITIONS):
             client = self._client(CLIENTS[0], f"{FINAL}-{partition}")
             final = self._reader(client, partition, name=FINAL)
-            async with asyncio.timeout(CONVERGE_S):
-                await self._on(client.env, final.read_all())
+            reading = self._on(client.env, final.read_all())
+            await as_long_as_it_goes_on(reading, final, CONVERGE_S)
         self.watch.sweep(producers=True)
         self.watch.compare_bytes()
         self.watch.compare_tables()

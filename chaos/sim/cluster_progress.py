@@ -1,21 +1,23 @@
 """How long producers wait while one thing at a time is broken that leaves a majority (`--at-once 1`): it has a bound.
-When all is healed, each thing that a run is there for is done once more.
+When all is healed, each thing that a run is there for is done once more, and all that is there is read.
 
 INVARIANT  a batch is acknowledged within `SERVED_S` of virtual time, whatever goes on, as long as all faults so far left a majority
            and each struck when all was whole.
 PREVENTS   a cluster that loses nothing and serves nobody for as long as something is broken; a gap that is only counted.
            A cluster that refuses for good what a workload is there for: of what is never done nothing is wrong.
 PROVED BY  tests/sim/test_cluster_progress.py::test_a_producer_that_waits_for_longer_than_all_timers_ends_the_run,
-           tests/sim/test_never_done.py::test_what_is_never_done_ends_the_run
+           tests/sim/test_never_done.py::test_what_is_never_done_ends_the_run,
+           tests/sim/test_never_done.py::test_a_long_log_is_read_to_its_end_however_long_that_takes
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from string import digits
 from typing import Any, Final
 
 from ..workloads.cluster_client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, ClusterClient
 from ..workloads.cluster_offsets import OffsetKeeper
-from ..workloads.cluster_stream import StreamProducer
+from ..workloads.cluster_stream import StreamProducer, StreamReader
 from ..workloads.time_seeker import TimeSeeker
 from .cluster_faults import ClusterFaults
 from .cluster_nodes import ClusterNodes
@@ -101,6 +103,23 @@ async def until_each_goes_on(
         return (waits or f"not once more: {', '.join(left)}") if left else ""
 
     await nodes.until("after healing", complaint, within_s=within_s)
+
+
+async def as_long_as_it_goes_on(
+    work: Coroutine[Any, Any, None], reader: StreamReader, within_s: float
+) -> None:
+    """A long log takes long to read. TimeoutError when nothing more of it has come for so long."""
+    reading = asyncio.ensure_future(work)
+    try:
+        before = -1
+        while not reading.done():
+            if reader.offset == before:
+                raise TimeoutError(f"{reader.key}: nothing behind {before} for {within_s:g} s")
+            before = reader.offset
+            await asyncio.wait([reading], timeout=within_s)
+    finally:
+        reading.cancel()
+    reading.result()
 
 
 def of_writers(writers: Iterable[Any]) -> dict[str, int]:

@@ -1,13 +1,17 @@
 """What nodes refuse for good, or never do, ends a run: of what is never done nothing is wrong."""
 
+import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fencepost.chaos.campaigns.campaign import Outcome, run_plan
 from fencepost.chaos.planted.bugs import Patch
 from fencepost.chaos.sim import cluster, scenes, transactions_run
+from fencepost.chaos.sim.cluster_progress import as_long_as_it_goes_on
 from fencepost.chaos.sim.plan import Plan
+from fencepost.chaos.sim.world import World
 from fencepost.cluster.base.errors import ErrorCode
 from fencepost.node.handlers import delete_records, incremental_alter_configs, list_offsets
 from fencepost.replication.log import compaction
@@ -181,3 +185,21 @@ def test_what_is_never_done_ends_the_run(
 ) -> None:
     outcome = run_with(plant, campaign, workloads)
     assert (outcome.kind, words in outcome.failure) == (rule, True), outcome.failure
+
+
+def test_a_long_log_is_read_to_its_end_however_long_that_takes() -> None:
+    reader = SimpleNamespace(key="stream-0", offset=0)
+
+    async def slowly() -> None:
+        while reader.offset < 9:
+            await asyncio.sleep(20.0)
+            reader.offset += 1
+
+    async def scenario() -> None:
+        await as_long_as_it_goes_on(slowly(), reader, 30.0)
+        assert asyncio.get_running_loop().time() == pytest.approx(180.0)
+        with pytest.raises(TimeoutError, match="stream-0: nothing behind 9 for 30 s"):
+            await as_long_as_it_goes_on(asyncio.sleep(3600.0), reader, 30.0)
+
+    with World(1) as world:
+        world.run(scenario())
