@@ -127,7 +127,7 @@ def _shown(sightings: Iterable[Sighting], found: list[Sighting]) -> bool:
         for each in sightings:
             found.append(each)
             how = f"{each.rule}, after {each.seeds} seeds" if each.rule else "NOT SEEN"
-            note = "" if each.was_seen else f"   ({each.failure[:200]})"
+            note = f"   ({each.failure[:200]})" if each.failure and not each.was_seen else ""
             print(f"{each.bug:<36} {how}{note}", flush=True)
     except KeyboardInterrupt:
         return True

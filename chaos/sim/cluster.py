@@ -104,7 +104,7 @@ class ClusterRun:
         self.producers: list[StreamProducer] = []
         self.readers: list[StreamReader] = []
         self.keepers: list[OffsetKeeper] = []
-        self.times = None if scene else noted_of(plan, stream, self.watch.report)
+        self.times = None if scene else noted_of(plan, stream, self.watch.report_heard)
         self.seekers: list[TimeSeeker] = []
         self.has_sessions = not scene and has_sessions(plan, stream) and plan.keeps_client(FETCHER)
         self.in_sessions: list[SessionReader] = []  # they go on until nobody writes any more
@@ -217,7 +217,7 @@ class ClusterRun:
         self.watch.compare_tables()
         if self.times is not None:
             answers = [answer for each in self.seekers for answer in each.answers]
-            self.watch.report(sought.check(answers, self.times.times), of_clients=True)
+            self.watch.report_heard(sought.check(answers, self.times.times))
         self.verdict = judge(self.history)
         # A run of which clients were left out may prove nothing; that is not what it is for.
         # Nor has one of which all has expired when it is read.

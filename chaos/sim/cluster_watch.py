@@ -76,9 +76,7 @@ class ClusterWatch:
         self._led: dict[tuple[int, int, str], int] = {}
         self._isrs: dict[tuple[int, int, str], int] = {}
         self._logs: dict[tuple[int, TopicPartition], ParsedLog] = {}
-        self._cleaned: set[str] = (
-            set()
-        )  # partitions of which some replica has begun to be compacted
+        self._cleaned: set[str] = set()  # partitions of which a replica began to be compacted
 
     # Hooks.
 
@@ -192,7 +190,7 @@ class ClusterWatch:
 
     def positioned(self, seen: Position) -> None:
         """A group's committed offset, as its client knows it."""
-        self.report(self.group_offsets.see(seen), of_clients=True)
+        self.report_heard(self.group_offsets.see(seen))
 
     def _moment(self, what: str, node_id: int) -> None:
         self.seen[what] += 1
@@ -355,8 +353,14 @@ class ClusterWatch:
         self.report(anomalies)
         return count
 
-    def report(self, anomalies: list[Anomaly], *, of_clients: bool = False) -> None:
-        if anomalies and (self.inside or of_clients):
+    def report(self, anomalies: list[Anomaly]) -> None:
+        """What was seen inside of nodes."""
+        if self.inside:
+            self.report_heard(anomalies)
+
+    def report_heard(self, anomalies: list[Anomaly]) -> None:
+        """What clients were told, and who looks into no node sees, too."""
+        if anomalies:
             for each in anomalies:
                 self.world.trace.event("watch", each.rule, key=each.key, what=each.what)
             self.world.fail(ClusterBroken("; ".join(str(each) for each in anomalies)))

@@ -44,7 +44,7 @@ class Consumers(Scene):
         self.clients.more_groups[MEMBERS] = self.places
 
     def _heard(self, seen: Asks | Heard) -> None:
-        self.clients.watch.report(self.held.see(seen), of_clients=True)
+        self.clients.watch.report_heard(self.held.see(seen))
 
     async def judge(self, on: On) -> Told:
         await super().judge(on)

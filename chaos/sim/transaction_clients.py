@@ -88,7 +88,7 @@ class TransactionClients:
         self.added: AddedClients | None = None
         self.struck: Callable[[], Sequence[str]] = tuple  # faults, by name
         self.timed = Timed(self._early)
-        self.dressed = dressed_of(plan, world.stream, watch.report)
+        self.dressed = dressed_of(plan, world.stream, watch.report_heard)
         self.follower_odds = follower_odds(plan, world.stream)
         self.more_groups: dict[str, list[Partition]] = {}  # of scenes
 
@@ -195,7 +195,7 @@ class TransactionClients:
 
     def _early(self, anomalies: list[Anomaly]) -> None:
         if "clock" not in self.struck():
-            self.watch.report(anomalies, of_clients=True)
+            self.watch.report_heard(anomalies)
 
     def client(
         self,

@@ -1,6 +1,7 @@
 """Planted bugs are seen, each by a checker that is there for it. All of them: `fencepost sim planted`."""
 
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from fencepost.replication.partition_machine import PartitionMachine
 
 BUGS = all_bugs()
 OPEN = [each.name for each in BUGS.values() if each.is_open]
+HAVE_CLIENTS = re.compile(r"(\d+) of the (\d+) that have clients")
 # The quick ones, one of each kind of checker; the rest takes minutes.
 IN_EVERY_TEST_RUN = (
     "commit-alone",
@@ -165,6 +167,9 @@ def test_the_readme_has_a_row_for_every_bug_and_none_was_missed() -> None:
     assert named == list(BUGS)
     missed = [row.split("`")[1] for row in rows if "**not seen**" in row]
     assert missed == OPEN, "a row says of each what is so: seen, or open"
+    seen, of = (int(each) for each in HAVE_CLIENTS.search(readme.read_text()).groups())
+    alone = [row for row in rows if not row.endswith(f"| {NOBODY} |")]
+    assert (seen, of) == (len(alone), len(hunted([], CLIENTS)))
 
 
 @pytest.fixture
