@@ -133,8 +133,8 @@ def test_the_record_counts_nodes_of_no_known_commit_for_none(tmp_path) -> None:
     ledger.add_run(Digest(name="a", **image, **some))
     ledger.add_run(Digest(name="b", target="another broker", **some))
     told = record_tables.tables(ledger, {"": "", NOW: "1"}.__getitem__)
-    assert "| unknown | 0 | 0 | 1 | 0.01 | 1 | 0 |" in told
-    assert "| not known | 2026-11-30 | 0 | 0 | 1 | 0.01 | 1 | 0 |" in told
+    assert "| unknown | 0 | 0 | 1 | 0.01 | 0.00 | 1 | 0 |" in told
+    assert "| not known | 2026-11-30 | 0 | 0 | 1 | 0.01 | 0.00 | 1 | 0 |" in told
     assert "| 2026-11-30 | image `5e5e5e5e5e5e` | Fencepost on containers | lost |" in told
     assert "| 2026-11-30 | not known | another broker | lost |" in told
     assert "| **Fencepost on real nodes, all** | 1 run |" in told
