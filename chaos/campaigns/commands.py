@@ -103,7 +103,7 @@ def _configure_planted(actions: Any) -> None:
     planted_parser = actions.add_parser(
         "planted",
         help="show that each planted bug is seen",
-        description="Show that each planted bug is seen. Measured: all of them take about 4 minutes on two cores that do"
+        description="Show that each planted bug is seen. Measured: all of them take 2 to 4 minutes on two cores that do"
         " nothing else. Ctrl-C and SIGTERM end it with what was seen by then.",
     )
     planted_parser.add_argument("bugs", nargs="*", metavar="BUG", help="only these; also open ones")
