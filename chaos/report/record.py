@@ -115,10 +115,6 @@ class Ledger:
             os.close(handle)
 
 
-def asked_of(campaign: Campaign) -> list[str]:
-    return (campaign.asked or "").split()
-
-
 def campaign_of(line: dict[str, Any]) -> Campaign | None:
     """None for a line that is none."""
     runs = number_of(line.get("runs"))
@@ -164,9 +160,10 @@ def _add_campaigns(ledger: Ledger, file: Path) -> None:
     lines = JsonLines(file)
     for number, line in lines:
         campaign = campaign_of(line)
+        asked = campaign.asked.split() if campaign and campaign.asked else []
         if campaign is None:
             ledger.problems.append(f"line {number} of {file} is no campaign: left out")
-        elif found := [NOT_COUNTED[each] for each in NOT_COUNTED if each in asked_of(campaign)]:
+        elif found := [NOT_COUNTED[each] for each in NOT_COUNTED if each in asked]:
             ledger.problems.append(f"line {number} of {file} is of {found[0]}: left out")
         elif campaign.runs:
             ledger.add_campaign(campaign)

@@ -30,9 +30,10 @@ def simulated(campaigns: Sequence[Campaign], code_of: Callable[[str], str]) -> s
     now, in_all = Counter[str](), Counter[str]()
     as_it_stands = code_of(NOW)
     for each in campaigns:
-        in_all.update({name: round(times) for name, times in each.faults.items()})
+        times = {name: round(count) for name, count in each.faults.items()}
+        in_all.update(times)
         if as_it_stands and code_of(each.commit) == as_it_stands:
-            now.update({name: round(times) for name, times in each.faults.items()})
+            now.update(times)
     kinds = dict.fromkeys(name for campaign in CAMPAIGNS.values() for name in campaign.faults)
     rows = [[f"`{name}`", words.count(now[name]), words.count(in_all[name])] for name in kinds]
     return table(("fault", "as it stands", "in all"), rows, right=(1, 2)) if campaigns else ""

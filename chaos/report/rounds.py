@@ -83,7 +83,7 @@ def turns(
     can have, now and then two at a time; one fault alone. Of all these the faults that struck least, as `struck` has it by
     then.
     """
-    rng = random.Random(seed)
+    rng, two_dice = random.Random(seed), random.Random(f"{seed}/two")
     targets = list(known)
     everything = list(dict.fromkeys(name for names in known.values() for name in names))
     common = [name for name in everything if all(name in names for names in known.values())]
@@ -93,20 +93,20 @@ def turns(
         can = {target: may_have(workload, target, names) for target, names in known.items()}
         if both := may_have(workload, "", common):
             some = struck.least(rng, targets, both, rng.randint(2, MIXED_MAX))
+            options: tuple[str, ...] = ()
             plain = [fault for fault in some if fault not in TRANSACTIONAL]
-            is_plain = workload == QUEUE and at // len(workloads) % 2 and plain
+            if workload == QUEUE and plain and at // len(workloads) % 2:
+                some, options = plain, ("--no-transactions",)
             for target in targets:
-                if can[target] and is_plain:
-                    yield _turn(workload, target, plain, number, struck, "--no-transactions")
-                elif can[target]:
-                    yield _turn(workload, target, some, number, struck)
+                if can[target]:
+                    yield _turn(workload, target, some, number, struck, *options)
         if loops and PROCESSES in known:
             loop = LOOPS[at % len(LOOPS)]
             yield Turn(loop.replace("_", "-"), (f"fencepost.chaos.harness.{loop}",), number)
         for target, names in can.items():
             if len(names) > len(both):
                 some = struck.least(rng, [target], names, rng.randint(2, MIXED_MAX))
-                two = ("--at-once", "2") if rng.random() < TWO_ODDS else ()
+                two = ("--at-once", "2") if two_dice.random() < TWO_ODDS else ()
                 yield _turn(workload, target, some, number, struck, *two)
         first = targets[0]  # whose faults are the ones to be seen; others have it for comparison
         for one in struck.least(rng, [first], can[first], 1):

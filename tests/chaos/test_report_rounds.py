@@ -56,7 +56,7 @@ def test_all_targets_meet_the_same_faults_with_the_same_seed_and_each_its_own() 
     assert ours.words[-1] == theirs.words[-1] and ours.seed == theirs.seed == 100
     assert [target_of(each) for each in (ours, theirs, more)] == ["processes", "kafka", "processes"]
     assert loop.name == "cluster-kill-loop"
-    many = some_turns(KNOWN, 150)
+    many = some_turns(KNOWN, 60)
     alone = {
         turn.words[-1]
         for turn in many
@@ -64,8 +64,8 @@ def test_all_targets_meet_the_same_faults_with_the_same_seed_and_each_its_own() 
     }
     assert alone == {"kill", "pause", "cut", "disk"}
     assert not any("disk" in turn.words[-1] for turn in many if "kafka" in turn.words)
-    assert some_turns(KNOWN, 150) == many
-    assert many != some_turns(KNOWN, 150, seed=101)
+    assert some_turns(KNOWN, 60) == many
+    assert many != some_turns(KNOWN, 60, seed=101)
 
 
 def test_whoever_is_drained_has_a_node_more_than_there_are_copies() -> None:
